@@ -75,6 +75,23 @@ void clock_iso(int64_t wall_ms, char out[CLOCK_ISO_CAP])
 	          tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, ms);
 }
 
+void clock_http(int64_t wall_ms, char out[CLOCK_HTTP_CAP])
+{
+	static const char days[] = "SunMonTueWedThuFriSat";
+	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+	time_t s = (time_t)(wall_ms / 1000);
+	struct tm tm;
+
+	if (wall_ms < 0 || gmtime_r(&s, &tm) == NULL || tm.tm_year > 8099) {
+		fmt_fixed(out, CLOCK_HTTP_CAP, "Thu, 01 Jan 1970 00:00:00 GMT");
+		return;
+	}
+	/* not strftime(), whose words are those of a locale */
+	fmt_fixed(out, CLOCK_HTTP_CAP, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT",
+	          days + 3 * tm.tm_wday, tm.tm_mday, months + 3 * tm.tm_mon, tm.tm_year + 1900,
+	          tm.tm_hour, tm.tm_min, tm.tm_sec);
+}
+
 /* ".123456" -> milliseconds; moves *p behind the digits. */
 static int fraction_ms(const char **p)
 {

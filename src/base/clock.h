@@ -16,6 +16,9 @@ void clock_fake(int64_t wall_ms, int64_t mono_ms);
 #define CLOCK_ISO_CAP 32
 /* "2026-11-21T10:11:12.345Z" */
 void clock_iso(int64_t wall_ms, char out[CLOCK_ISO_CAP]);
+/* As in a header of HTTP: Wed, 25 Nov 2026 10:11:12 GMT */
+#define CLOCK_HTTP_CAP 64
+void clock_http(int64_t wall_ms, char out[CLOCK_HTTP_CAP]);
 /* ISO 8601 with Z or an offset, optional fraction; also RFC 1123 dates. */
 int clock_parse(struct str text, int64_t *wall_ms, struct err *err) MUST_CHECK;
 

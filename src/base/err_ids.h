@@ -57,6 +57,7 @@
 	X(HUB_REVISION_NOT_FOUND, NOT_FOUND, "hub_revision_not_found", "The repository has no such branch, tag or commit.") \
 	X(HUB_ENTRY_NOT_FOUND,  NOT_FOUND,   "hub_entry_not_found",    "The repository has no such file or folder at this revision.") \
 	X(HUB_OBJECT_NOT_FOUND, NOT_FOUND,   "hub_object_not_found",   "The commit names a large file that was not uploaded to this repository, or longer ago than a week. Upload it again.") \
+	X(ARTIFACT_NOT_FOUND,   NOT_FOUND,   "artifact_not_found",     "The artifact store has nothing under this key, or you may not see the namespace: a namespace is the name of your team, or that of your token. For a tool it is a miss.") \
 	X(IMAGE_NOT_FOUND,      NOT_FOUND,   "image_not_found",        "The image is not on the machine, and its registry does not have it. Check its name and tag.") \
 	X(CHECKPOINT_INCOMPLETE, NOT_FOUND,  "checkpoint_incomplete",  "The checkpoint is there but not complete, so it is not loaded. `stoker checkpoints ls JOB --all` says why.") \
 	X(PYTHON_NOT_FOUND,     NOT_FOUND,   "python_not_found",       "The machine, or the image, has no Python of the version that the job names. The message lists what was found.") \
@@ -87,9 +88,13 @@
 	X(VOLUME_FULL,          QUOTA,       "volume_full",            "The checkpoint folder grew larger than volume_size_gib, and the job was ended; or the job failed when the folder was full. Its complete checkpoints are kept. Raise the size, or keep fewer checkpoints.") \
 	X(INODES_EXHAUSTED,     QUOTA,       "inodes_exhausted",       "The disk of the node was running out of inodes, and this job held most of them. It was ended. Write fewer, larger files.") \
 	X(STORED_SPEC,          CORRUPT,     "stored_spec_unreadable", "The database's copy of the job's specification is damaged. Push the job again.") \
+	X(ARTIFACT_TOO_LARGE,   NO_SPACE,    "artifact_too_large",     "The artifact is larger than the whole artifact store may be. The administrator may raise --artifact-bytes.") \
 	X(MIRROR_FULL,          NO_SPACE,    "mirror_full",            "Jobs and fetches under way need everything in the mirror, and the source does not fit in what is left. A job waits, a client may try again; a larger --mirror-bytes helps.") \
 	X(MIRROR_TOO_SMALL,     NO_SPACE,    "mirror_too_small",       "The job's sources, or a file of a Hub, are larger than the whole mirror may be. Raise --mirror-bytes, or select fewer files with allow_patterns.") \
 	X(NODE_CACHE_FULL,       NO_SPACE,    "node_cache_full",        "Running jobs are using the node cache, and this job's weights or Python environment do not fit in what is left. The job waits; a larger --node-cache-bytes helps.") \
+	X(ARTIFACT_KEY,         INVALID,     "artifact_key_refused",   "The path does not end in a key of this protocol. The message says what the tool is expected to ask for; check its URL and its layout.") \
+	X(ARTIFACT_DIGEST,      INVALID,     "artifact_digest_differs", "The bytes that came do not have the SHA-256 that they were sent under. Nothing was stored.") \
+	X(LENGTH_REQUIRED,      INVALID,     "length_required",        "The request has no Content-Length (HTTP status 411). Send the body with its length, not in chunks.") \
 	X(SOURCE_BUSY,          BUSY,        "source_busy",            "The source limits the rate of requests. Try again later; a secret often raises the limit.") \
 	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "The source sent data that does not match the digest it announced. The data is not used.") \
 	X(SOURCE_BROKEN,        CORRUPT,     "source_broken",          "The source, or a proxy in front of it, violates its protocol. Check the endpoint.") \

@@ -20,6 +20,9 @@
 	X(REPO_SHARD,     "repo.shard",       "server/data/hub_impl.h, by repository", "files that are put together from a shard: held across the store's I/O") \
 	X(REPO_UPLOAD,    "repo.upload",      "server/data/repo_upload.c", "files that are uploaded in parts: held while one is opened") \
 	X(HUB,            "hub",              "server/data/hub_impl.h",  "what is known of another Hub's repositories, and files on their way") \
+	X(ARTIFACTS_EVICT, "artifacts.evict", "server/data/artifact_room.c", "who makes room for artifacts: held across the database's I/O") \
+	X(ARTIFACTS,      "artifacts",        "server/data/artifact_room.c", "how much artifacts take, and blobs that none names any more") \
+	X(ARTIFACTS_USED, "artifacts.used",   "server/data/artifact_room.c", "in stripes: when artifacts were used, until it is written") \
 	X(MIRROR_ROOM,    "mirror.room",      "server/data/mirror_room.c",  "what fetches have reserved of the mirror") \
 	X(WEIGHTS,        "weights",          "server/data/weights.c",      "the digests that manifests name, for runners that ask") \
 	X(KEYED,          "keyed",            "server/control/keyed_executor.c",        "the keys that have a task") \

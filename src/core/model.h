@@ -162,6 +162,15 @@ struct model_ref { /* what is kept by content is named by one of these */
 	int64_t created_ms, used_ms;
 };
 
+struct model_artifact { /* see core/artifact.h */
+	int64_t seq;
+	const char *digest; /* 64 hex */
+	uint64_t bytes;
+	int64_t created_ms, used_ms;
+	bool has_body; /* else it is a blob */
+	struct str body;
+};
+
 struct model_hub_rev {
 	const char *team_id, *repo; /* models/OWNER/NAME */
 	const char *rev, *commit;

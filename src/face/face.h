@@ -11,6 +11,7 @@
 #ifndef FACE_H
 #define FACE_H
 
+#include "core/artifact.h"
 #include "core/hub_commit.h"
 #include "core/hub_pull.h"
 #include "core/model.h"
@@ -83,12 +84,20 @@ struct standby_row { /* a server that waits to lead */
 	int64_t seen_ms; /* so long ago; -1: not known */
 };
 
+struct artifact_counts { /* since the server was started; by enum artifact_kind */
+	uint64_t hits[ARTIFACT_KINDS], misses[ARTIFACT_KINDS], stored[ARTIFACT_KINDS];
+	uint64_t bytes_out[ARTIFACT_KINDS], bytes_in[ARTIFACT_KINDS];
+	uint64_t evicted, evicted_bytes;
+	uint64_t bytes, budget; /* now */
+};
+
 struct server_status {
 	const char *version, *data_dir, *base_url, *sandbox,
 		*python; /* what probing found, in words; python NULL: nothing */
 	int64_t started_ms;
 	uint64_t disk_free, disk_total, mirror_bytes, node_cache_bytes, node_cache_budget;
 	uint64_t mirror_budget, mirror_reserved, mirror_evicted, mirror_evicted_bytes;
+	struct artifact_counts artifacts;
 	uint64_t jobs_active, jobs_pending; /* not known while the database is away */
 	struct outage database;
 	struct standby_row *standbys;
@@ -578,6 +587,32 @@ struct repo_ops {
 	                 struct err *err);
 };
 
+struct artifact_found {
+	uint64_t bytes;
+	char sha256[HASH_HEX_CAP];
+	int64_t created_ms;
+	struct str body; /* all of it, in the arena, */
+	int fd;          /* or where it is; -1 */
+};
+
+/*
+ * What compilers and build tools keep under keys of their own. A namespace is the name of a team,
+ * or that of the caller's token; who may not see it hears ERR_ARTIFACT_NOT_FOUND, who may not write
+ * there ERR_ROLE_REQUIRED.
+ */
+struct artifact_ops {
+	int (*may)(const struct ask *ask, const char *namespace_, bool write, struct err *err);
+	/* `bytes`: with its content, verified; what is damaged is not found. Else body and fd stay
+	 * empty. */
+	int (*get)(const struct ask *ask, const char *namespace_, const struct artifact_name *name,
+	           bool bytes, struct artifact_found *out, struct err *err);
+	/* *fresh: there was none. */
+	int (*put)(const struct ask *ask, const char *namespace_, const struct artifact_name *name,
+	           uint64_t size, const struct repo_bytes *from, bool *fresh, struct err *err);
+	int (*remove)(const struct ask *ask, const char *namespace_,
+	              const struct artifact_name *name, struct err *err);
+};
+
 /* The caller names attempt and node. */
 struct runner_ops {
 	/* Before the claim. Of another WIRE_VERSION: its job ends, and says why. */
@@ -626,6 +661,7 @@ struct face_ops {
 	const struct object_ops *objects;
 	const struct hub_ops *hub;
 	const struct repo_ops *repos;
+	const struct artifact_ops *artifacts;
 };
 
 struct face_ctx {
@@ -686,12 +722,14 @@ struct str face_host(const struct request *rq);
 
 extern const struct face
 	face_training; /* projects, jobs, logs, metrics, checkpoints, weights, cache */
-extern const struct face face_admin;   /* teams, tokens, secrets, capacity, status */
-extern const struct face face_graphql; /* the documents that the stock client sends */
-extern const struct face face_runner;  /* what runners speak */
-extern const struct face face_s3;      /* S3 subset */
-extern const struct face face_hub;     /* what clients of a Hub read */
-extern const struct face face_meta;    /* /healthz, /openapi.json, /metrics */
+extern const struct face face_admin;       /* teams, tokens, secrets, capacity, status */
+extern const struct face face_graphql;     /* the documents that the stock client sends */
+extern const struct face face_runner;      /* what runners speak */
+extern const struct face face_s3;          /* S3 subset */
+extern const struct face face_hub;         /* what clients of a Hub read */
+extern const struct face face_artifact;    /* ccache, Bazel, WebDAV */
+extern const struct face face_artifact_s3; /* the same artifacts by S3 */
+extern const struct face face_meta;        /* /healthz, /openapi.json, /metrics */
 
 /* The OpenAPI 3.1 document of these faces, printed from their route tables. */
 void face_openapi(const struct face *const *faces, size_t n, struct buf *out);

@@ -135,6 +135,32 @@ static void outage_metrics(struct buf *out, const char *what, const struct outag
 	total(out, name, "How long they were together.", o->total_ms);
 }
 
+static void artifact_metrics(struct buf *out, const struct artifact_counts *c)
+{
+	const struct {
+		const char *name, *help;
+		const uint64_t *value;
+	} rows[] = {
+		{"artifact_hits_total", "Artifacts that tools asked for and got.", c->hits},
+		{"artifact_misses_total", "Artifacts that they asked for in vain.", c->misses},
+		{"artifact_stored_total", "Artifacts that they stored.", c->stored},
+		{"artifact_sent_bytes_total", "Bytes of those that they got.", c->bytes_out},
+		{"artifact_stored_bytes_total", "Bytes of those that they stored.", c->bytes_in},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		buf_printf(out, "# HELP stoker_%s %s\n# TYPE stoker_%s counter\n", rows[i].name,
+		           rows[i].help, rows[i].name);
+		for (size_t k = 0; k < ARTIFACT_KINDS; k++)
+			buf_printf(out, "stoker_%s{kind=\"%s\"} %" PRIu64 "\n", rows[i].name,
+			           artifact_kind_word[k], rows[i].value[k]);
+	}
+	one(out, "artifact_bytes", "What all artifacts take.", (double)c->bytes);
+	one(out, "artifact_budget_bytes", "Their limit.", (double)c->budget);
+	total(out, "artifact_evicted_total", "Artifacts evicted.", c->evicted);
+	total(out, "artifact_evicted_bytes_total", "Bytes that this freed.", c->evicted_bytes);
+}
+
 static int metrics(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -172,6 +198,7 @@ static int metrics(struct request *rq, struct err *err)
 	total(&out, "mirror_evicted_bytes_total", "Bytes that this freed.", s.mirror_evicted_bytes);
 	one(&out, "node_cache_bytes", "Weights on the node.", (double)s.node_cache_bytes);
 	one(&out, "node_cache_budget_bytes", "Their limit.", (double)s.node_cache_budget);
+	artifact_metrics(&out, &s.artifacts);
 	node_gauges(&out, &s);
 	if (buf_check(&out, "metrics", err) < 0)
 		return -1;

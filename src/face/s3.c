@@ -4,6 +4,7 @@
  */
 #include "face/s3_impl.h"
 
+#include "base/clock.h"
 #include "io/url.h"
 #include "store/objects/s3xml.h"
 
@@ -108,13 +109,10 @@ static void overrides(struct request *rq, const char **type)
 
 static void modified_header(struct request *rq, int64_t ms)
 {
-	time_t s = (time_t)(ms / 1000);
-	char text[64];
-	struct tm tm;
+	char text[CLOCK_HTTP_CAP];
 
-	(void)gmtime_r(&s, &tm);
-	if (strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm) > 0)
-		reply_header(rq, "Last-Modified", text);
+	clock_http(ms, text);
+	reply_header(rq, "Last-Modified", text);
 }
 
 /* An object in a remote store, in the version that the head of the reply describes. */

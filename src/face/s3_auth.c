@@ -4,6 +4,9 @@
  *   credentials of an upload      write its one key, until they expire
  *   a URL that this server signed  read exactly what it was signed for
  *   a token (Bearer, Api-Key)      read and list the projects of its team
+ *
+ * At the artifacts' (artifact_s3.c) a token is all of it: as Bearer, or as the secret key that
+ * signs and as the session token, which says whose it is. No key is made or kept for that.
  */
 #include "face/s3_impl.h"
 
@@ -172,13 +175,58 @@ int s3_authorize(struct request *rq, enum s3_need need, const char *key, struct 
 	return check_upload(rq, &sig, access, need, key, err);
 }
 
+static int token_pair(struct request *rq, const struct sigv4_request *sig, struct sigv4_key *pair,
+                      struct err *err)
+{
+	struct str token = request_header(rq, "x-amz-security-token");
+	struct str access = sigv4_access_key(rq->arena, sig);
+	const char *secret;
+
+	if (token.n == 0 && !request_query(rq, "X-Amz-Security-Token", &token))
+		token = (struct str){0};
+	if (token.n == 0 || access.n == 0)
+		return err_set(
+			err, ERR_DENIED,
+			"AccessDenied: sign the request with a token of this server as the secret "
+			"access key, and give it as the session token, too");
+	secret = arena_strz(rq->arena, token);
+	*pair = (struct sigv4_key){arena_strz(rq->arena, access), secret, secret, NULL, "s3"};
+	return 0;
+}
+
+int s3_authenticate(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	struct str token = token_of(rq);
+	struct principal *principal = NULL;
+	struct sigv4_request sig;
+	struct sigv4_key pair;
+
+	if (token.n == 0) {
+		sig = signed_part(rq);
+		if (token_pair(rq, &sig, &pair, err) < 0 ||
+		    sigv4_verify(rq->arena, &pair, &sig, clock_wall_ms(), err) < 0)
+			return -1;
+		token = str_of(pair.secret_key);
+	}
+	if (ctx->ops->tokens->authenticate(ctx->app, rq->arena, token, rq->local, &principal, err) <
+	    0)
+		return -1;
+	rq->principal = principal;
+	return 0;
+}
+
 int s3_chunk_seed(struct request *rq, struct sigv4_chunks *out, struct err *err)
 {
 	struct sigv4_request sig = signed_part(rq);
 	struct model_upload u = {0};
 	struct sigv4_key pair;
 
-	if (find_upload(rq, sigv4_access_key(rq->arena, &sig), &u, &pair, err) < 0)
+	if (rq->face == &face_artifact_s3) {
+		if (token_pair(rq, &sig, &pair, err) < 0)
+			return -1;
+	} else if (find_upload(rq, sigv4_access_key(rq->arena, &sig), &u, &pair, err) < 0) {
 		return -1;
+	}
 	return sigv4_chunks_begin(rq->arena, &pair, &sig, out, err);
 }

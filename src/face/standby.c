@@ -45,6 +45,9 @@ static const struct route routes[] = {
 	{ HTTP_POST,   SCOPE_OPEN, ROUTE_BODY_STREAM, "/{rest...}", elsewhere, "Refused" },
 	{ HTTP_PATCH,  SCOPE_OPEN, ROUTE_BODY_STREAM, "/{rest...}", elsewhere, "Refused" },
 	{ HTTP_DELETE, SCOPE_OPEN, ROUTE_BODY_STREAM, "/{rest...}", elsewhere, "Refused" },
+	{ HTTP_OPTIONS, SCOPE_OPEN, ROUTE_BODY_STREAM, "/{rest...}", elsewhere, "Refused" },
+	{ HTTP_PROPFIND, SCOPE_OPEN, ROUTE_BODY_STREAM, "/{rest...}", elsewhere, "Refused" },
+	{ HTTP_MKCOL,  SCOPE_OPEN, ROUTE_BODY_STREAM, "/{rest...}", elsewhere, "Refused" },
 };
 /* clang-format on */
 

@@ -25,6 +25,9 @@ enum http_method {
 	HTTP_POST,
 	HTTP_PATCH,
 	HTTP_DELETE,
+	HTTP_OPTIONS,
+	HTTP_PROPFIND, /* of WebDAV */
+	HTTP_MKCOL,    /* the same */
 	HTTP_METHODS
 };
 extern const char *const http_method_name[HTTP_METHODS];

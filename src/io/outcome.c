@@ -9,8 +9,9 @@
 #define RETRY_ASKED_MAX_S 300 /* a server may ask for more, and gets this */
 
 const char *const http_method_name[HTTP_METHODS] = {
-	[HTTP_GET] = "GET",   [HTTP_HEAD] = "HEAD",   [HTTP_PUT] = "PUT",
-	[HTTP_POST] = "POST", [HTTP_PATCH] = "PATCH", [HTTP_DELETE] = "DELETE",
+	[HTTP_GET] = "GET",         [HTTP_HEAD] = "HEAD",         [HTTP_PUT] = "PUT",
+	[HTTP_POST] = "POST",       [HTTP_PATCH] = "PATCH",       [HTTP_DELETE] = "DELETE",
+	[HTTP_OPTIONS] = "OPTIONS", [HTTP_PROPFIND] = "PROPFIND", [HTTP_MKCOL] = "MKCOL",
 };
 
 /* "GET https://host/path", without what may be secret. */

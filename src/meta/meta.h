@@ -565,6 +565,50 @@ int meta_capacity(struct meta *m, struct arena *a, struct meta_capacity **out, s
 int meta_capacity_put(struct meta *m, const char *team_id, const char *gpu_type, int64_t max_gpus,
                       struct err *err) MUST_CHECK;
 
+/* meta_artifacts.c: what tools keep under keys of their own */
+#define META_ARTIFACT_BODY_MAX 4096 /* larger ones are blobs: a row is read whole */
+struct meta_artifact_at {
+	const char *team_id, *owner; /* owner "": the team itself */
+	const char *name;            /* core/artifact.h */
+};
+/* ERR_ARTIFACT_NOT_FOUND */
+int meta_artifact(struct meta *m, struct arena *a, const struct meta_artifact_at *at,
+                  struct model_artifact *out, struct err *err) MUST_CHECK;
+/* Of n names, at most META_ARTIFACTS_MAX, those that are there; without bodies. */
+#define META_ARTIFACTS_MAX 100
+int meta_artifacts_of(struct meta *m, struct arena *a, const struct meta_artifact_at *at,
+                      const char *const *name, size_t n_names, struct model_artifact **out,
+                      size_t *n, struct err *err) MUST_CHECK;
+/* *was: what had the name before; digest NULL: nothing had. */
+int meta_artifact_put(struct meta *m, struct arena *a, const struct meta_artifact_at *at,
+                      const struct model_artifact *x, struct model_artifact *was,
+                      struct err *err) MUST_CHECK;
+/* If it is still what it was. *gone: it was. */
+int meta_artifact_del(struct meta *m, const struct model_artifact *x, bool *gone,
+                      struct err *err) MUST_CHECK;
+/* Together; those that are not there any more are fine. */
+int meta_artifacts_del(struct meta *m, const struct model_artifact *x, size_t n,
+                       struct err *err) MUST_CHECK;
+struct meta_artifact_used {
+	int64_t seq, ms;
+};
+int meta_artifacts_used(struct meta *m, const struct meta_artifact_used *u, size_t n,
+                        struct err *err) MUST_CHECK;
+struct meta_artifact_space {
+	const char *team_id, *owner;
+	uint64_t files, bytes;
+};
+/* All namespaces that have any. */
+int meta_artifact_spaces(struct meta *m, struct arena *a, struct meta_artifact_space **out,
+                         size_t *n, struct err *err) MUST_CHECK;
+/* The least recently used of a namespace, first; without bodies. */
+int meta_artifacts_oldest(struct meta *m, struct arena *a, const char *team_id, const char *owner,
+                          size_t limit, struct model_artifact **out, size_t *n,
+                          struct err *err) MUST_CHECK;
+/* The digests of blobs that rows name, each once, in order, behind `after` ("": from the first). */
+int meta_artifact_blobs(struct meta *m, struct arena *a, const char *after, size_t limit,
+                        const char ***out, size_t *n, struct err *err) MUST_CHECK;
+
 /* notices: what webhooks are still to be told; meta_job_step adds them */
 struct meta_webhook {
 	const char *team_id, *name;

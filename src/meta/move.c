@@ -37,6 +37,7 @@ static const struct table {
 	{"repo_pulls", {"repo_id", "num"}, NULL},
 	{"repo_events", {"seq"}, "seq"},
 	{"repo_moves", {"key"}, NULL},
+	{"artifacts", {"seq"}, "seq"},
 	{"uploads", {"access_key"}, NULL},
 	{"job_code", {"job_id", "key"}, NULL},
 	{"job_weights", {"job_id", "manifest"}, NULL},

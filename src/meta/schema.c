@@ -279,6 +279,18 @@ static const char version_19[] =
 	" key TEXT PRIMARY KEY,"
 	" repo_id TEXT NOT NULL REFERENCES repos(id) ON DELETE CASCADE) STRICT;";
 
+/* What compilers and build tools keep under keys of their own (meta_artifacts.c). A row without a
+ * body names a blob, and is a root of it as a ref is one of a manifest. owner "": the team's. */
+static const char version_20[] =
+	"CREATE TABLE artifacts ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+	" team_id TEXT NOT NULL REFERENCES teams(id) ON DELETE CASCADE, owner TEXT NOT NULL,"
+	" name TEXT NOT NULL, digest TEXT NOT NULL, bytes INTEGER NOT NULL,"
+	" created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL, body BLOB,"
+	" UNIQUE (team_id, owner, name)) STRICT;"
+	"CREATE INDEX artifacts_used ON artifacts(team_id, owner, used_ms, bytes);"
+	"CREATE INDEX artifacts_files ON artifacts(digest) WHERE body IS NULL;";
+
 /* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
  * these: their tables are empty then. */
 static const struct migration {
@@ -288,7 +300,7 @@ static const struct migration {
 	{version_5, NULL},  {version_6, NULL},   {version_7, fill_7},   {version_8, NULL},
 	{version_9, NULL},  {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
 	{version_13, NULL}, {version_14, NULL},  {version_15, NULL},    {version_16, NULL},
-	{version_17, NULL}, {version_18, NULL},  {version_19, NULL}};
+	{version_17, NULL}, {version_18, NULL},  {version_19, NULL},    {version_20, NULL}};
 
 int schema_known(int64_t version, struct err *err)
 {

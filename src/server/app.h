@@ -64,6 +64,7 @@ struct mirror_room;
 struct log_store;
 struct weights;
 struct hub;
+struct artifacts;
 struct known_tokens;
 
 struct app {
@@ -120,7 +121,8 @@ struct app {
 	struct mirror_room *room;       /* see mirror_room.h */
 	struct weights *weights;        /* see weights.h */
 	struct fetches *fetches;
-	struct hub *hub; /* see hub.h */
+	struct hub *hub;             /* see hub.h */
+	struct artifacts *artifacts; /* see artifacts.h */
 	struct execs *execs;
 	struct watch *watch;
 	struct maintenance *maintenance;

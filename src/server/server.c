@@ -13,6 +13,7 @@
 #include "server/start/probe.h"
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
+#include "server/data/artifacts.h"
 #include "server/start/standby.h"
 #include "server/start/start.h"
 #include "server/maintenance/move.h"
@@ -20,7 +21,8 @@
 #include <signal.h>
 
 static const struct face *const faces[] = {
-	&face_training, &face_admin, &face_graphql, &face_runner, &face_s3, &face_meta, &face_hub,
+	&face_training, &face_admin,    &face_graphql,     &face_runner, &face_s3,
+	&face_meta,     &face_artifact, &face_artifact_s3, &face_hub,
 };
 
 void server_settings_reference(struct buf *out)
@@ -179,6 +181,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	reconcile_start(app);
 	inputs_run(app);
 	hub_run(app);
+	artifacts_run(app);
 	queue_run(app);
 	loop_run(app->reconcile);
 	loop_run(app->janitor);

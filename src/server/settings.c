@@ -12,6 +12,7 @@
 #define OBJECTS_URL_MAX 8000
 #define MEMORY_MIN ((uint64_t)64 << 20) /* less runs no job: another unit was meant */
 #define NODE_LOST_MIN_S 10
+#define ARTIFACT_BYTES_MIN ((uint64_t)64 << 10)
 #define NODE_URLS_MAX 8
 #define AT(member) offsetof(struct settings, member)
 /* clang-format off */
@@ -115,6 +116,9 @@ static const struct conf_row rows[] = {
 	 "Cache quota of a new project"},
 	{"repo-quota", CONF_BYTES, AT(repo_quota), "1TB", "BYTES", "Storage",
 	 "Quota of the repositories of a team, with all of their commits"},
+	{"artifact-bytes", CONF_BYTES, AT(artifact_bytes), "20GiB", "BYTES", "Storage",
+	 "Size limit of the artifacts that ccache, sccache and Bazel keep here. Where there are more, the namespace that has "
+	 "most loses what it has not used for longest"},
 	{"workers", CONF_INT, AT(workers), "16", "N", "Server", "Threads that answer requests"},
 	{"connections-per-address", CONF_INT, AT(connections_per_address), "512", "N", "Server",
 	 "Limit of connections per client address (per /64 network with IPv6), out of 4096 in all. "
@@ -416,6 +420,10 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (s->repo_quota == 0)
 		return err_set(err, ERR_INVALID,
 		               "--repo-quota: 0 bytes are no quota; say how much a team may have");
+	if (s->artifact_bytes < ARTIFACT_BYTES_MIN)
+		return err_set(
+			err, ERR_INVALID,
+			"--artifact-bytes: less than 64 KiB keep nothing; was a unit forgotten?");
 	if (check_database("database", s->database, err) < 0 || check_objects(a, s, err) < 0 ||
 	    check_move(&s->move_database, err) < 0 || check_standby(s, err) < 0 ||
 	    check_node_urls(a, s, err) < 0 || check_url(a, "base-url", s->base_url, err) < 0 ||

@@ -11,7 +11,7 @@ struct settings {
 	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share,
 		trusted_proxy, move_database, node_url;
 	const char *hf_endpoint, *hub_upstream, *s3_endpoint;
-	uint64_t hub_ttl, hub_regular, repo_quota;
+	uint64_t hub_ttl, hub_regular, repo_quota, artifact_bytes;
 	int64_t cpus;
 	uint64_t memory;
 	const char *gpus, *images, *sandbox, *job_ids;

@@ -200,7 +200,7 @@ static void blob_manifests(void **state UNUSED)
 	}
 	assert_err(blobs_get_manifest(b, a, &name, &back, &err), &err, ERR_CORRUPT, hex);
 	/* nor is it known what may go while one is there that cannot be read */
-	assert_err(collect(b, 0, -1, &(struct blobs_choice){keep_one, NULL, &other, NULL},
+	assert_err(collect(b, 0, -1, &(struct blobs_choice){.keep = keep_one, .arg = &other},
 	                   &(struct blobs_way){0}, &out, &err),
 	           &err, ERR_CORRUPT, hex);
 }
@@ -249,7 +249,7 @@ static void blob_collects_what_nobody_names(void **state UNUSED)
 	(void)close(busy);
 	assert_ok(blobs_held(b, &held, &err), &err);
 	assert_int_equal(held.files, 2);
-	assert_ok(collect(b, 0, -1, &(struct blobs_choice){keep_one, NULL, &orphan, NULL}, &real,
+	assert_ok(collect(b, 0, -1, &(struct blobs_choice){.keep = keep_one, .arg = &orphan}, &real,
 	                  &out, &err),
 	          &err);
 	assert_int_equal(out.files, 2);
@@ -260,7 +260,7 @@ static void blob_collects_manifests(void **state UNUSED)
 	AUTO_BLOBS struct blobs *b = open_store("manifests-gc");
 	AUTO_ARENA struct arena *a = arena_new();
 	struct digest keep, go, again;
-	struct blobs_choice by = {keep_one, count_drop, &keep, NULL};
+	struct blobs_choice by = {.keep = keep_one, .drop = count_drop, .arg = &keep};
 	unsigned told[4] = {0};
 	struct blobs_way dry = {true, count_item, told}, real = {0};
 	struct blobs_collected out;
@@ -311,7 +311,7 @@ static void blob_pins_hold(void **state UNUSED)
 {
 	AUTO_BLOBS struct blobs *b = open_store("pins");
 	AUTO_ARENA struct arena *a = arena_new();
-	struct blobs_choice none = {keep_none, count_drop, NULL, NULL};
+	struct blobs_choice none = {.keep = keep_none, .drop = count_drop};
 	struct blobs_way real = {0};
 	struct blob_pins *pins = blob_pins_new(b), *twice = blob_pins_new(b);
 	struct blobs_collected out;
@@ -381,7 +381,7 @@ static void blob_pins_outlive_their_owner_in_a_collection(void **state UNUSED)
 	AUTO_BLOBS struct blobs *b = open_store("pins-scan");
 	AUTO_ARENA struct arena *a = arena_new();
 	struct published p = {.b = b};
-	struct blobs_choice by = {publish_meanwhile, NULL, &p, NULL};
+	struct blobs_choice by = {.keep = publish_meanwhile, .arg = &p};
 	struct blobs_way real = {0};
 	struct blobs_collected out;
 	struct manifest m, back;
@@ -420,7 +420,7 @@ static int keep_rows(void *arg, const struct digest *manifest, bool *keep, struc
 static void *collect_always(void *arg)
 {
 	struct race *r = arg;
-	struct blobs_choice by = {keep_rows, NULL, r, NULL};
+	struct blobs_choice by = {.keep = keep_rows, .arg = r};
 	struct blobs_way real = {0};
 	struct blobs_collected out;
 

@@ -10,8 +10,20 @@ struct rows { /* manifests that are named */
 	const struct digest *d;
 	size_t n;
 	unsigned told;
-	_Atomic int left; /* how often it may remove objects yet */
+	_Atomic int left;          /* how often it may remove objects yet */
+	const struct digest *root; /* blobs that are named without a manifest */
+	size_t n_roots;
 };
+
+static int roots(void *arg, void (*add)(void *to, const struct digest *d), void *to,
+                 struct err *err UNUSED)
+{
+	const struct rows *r = arg;
+
+	for (size_t i = 0; i < r->n_roots; i++)
+		add(to, &r->root[i]);
+	return 0;
+}
 
 static int may(void *arg, struct err *err)
 {
@@ -38,7 +50,7 @@ static void count_told(void *arg, const struct blobs_item *x UNUSED)
 static int collect(struct objstore *os, struct blobs *b, struct rows *rows, int64_t loose_age_s,
                    bool dry_run, struct blobs_collected *out, struct err *err)
 {
-	const struct blobs_choice by = {keep, NULL, rows, may};
+	const struct blobs_choice by = {.keep = keep, .roots = roots, .arg = rows, .may = may};
 	const struct blobs_way way = {dry_run, count_told, rows};
 	const struct blobs_collect job = {
 		.os = os, .loose_age_s = loose_age_s, .by = &by, .way = &way};
@@ -101,7 +113,7 @@ static void what_no_row_names_goes(void **state UNUSED)
 	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
 	AUTO_BLOBS struct blobs *here = open_blobs("collect-here");
 	struct digest m[3];
-	struct rows rows = {m, 1, 0, ANY};
+	struct rows rows = {.d = m, .n = 1, .left = ANY};
 	struct blobs_collected out;
 	struct err err = {0};
 
@@ -194,7 +206,7 @@ static void blobs_without_a_manifest_go_by_age(void **state UNUSED)
 	AUTO_BLOBS struct blobs *here = open_blobs("loose-here");
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(here);
 	struct digest m[1], loose = hash_sha256("loose", 5), pinned = hash_sha256("pinned", 6);
-	struct rows rows = {m, 1, 0, ANY};
+	struct rows rows = {.d = m, .n = 1, .left = ANY};
 	struct blobs_collected out;
 	struct err err = {0};
 	char key[BLOB_KEY_CAP];
@@ -225,7 +237,7 @@ static void collection_that_fails_anywhere_is_ended_later(void **state UNUSED)
 		AUTO_OBJSTORE struct objstore *os = open_store(dir), *fault = open_store(url);
 		AUTO_BLOBS struct blobs *here = open_blobs("ends-here");
 		struct digest m[2];
-		struct rows rows = {m, 1, 0, ANY};
+		struct rows rows = {.d = m, .n = 1, .left = ANY};
 		struct blobs_collected out;
 		struct err err = {0};
 
@@ -258,7 +270,7 @@ static int keep_named(void *arg, const struct digest *manifest UNUSED, bool *kee
 static void *collector(void *arg)
 {
 	struct racer *r = arg;
-	const struct blobs_choice by = {keep_named, NULL, r, NULL};
+	const struct blobs_choice by = {.keep = keep_named, .arg = r};
 	const struct blobs_way way = {0};
 	const struct blobs_collect job = {.os = r->os, .by = &by, .way = &way};
 
@@ -301,7 +313,78 @@ static void puts_race_with_a_collector(void **state UNUSED)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+static bool is_there(struct objstore *os, struct blobs *b, const struct digest *d)
+{
+	struct err err = {0};
+	char key[BLOB_KEY_CAP];
+	bool has = false;
+
+	if (os == NULL)
+		return blobs_has(b, d, sizeof(unsigned));
+	blob_object_key(d, key);
+	assert_ok(blob_objects_has(os, key, sizeof(unsigned), &has, &err), &err);
+	return has;
+}
+
+/* Roots are blobs that no manifest has to name. What was one, and is none any more, goes at once;
+ * others of no name wait for their age. */
+static void roots_stay_and_those_that_were_go(struct objstore *os, struct blobs *here)
+{
+	enum { ROOT, WAS, PINNED, LOOSE_ONE, BLOBS };
+	struct rows rows = {.left = ANY};
+	const struct blobs_choice by = {.keep = keep, .roots = roots, .arg = &rows, .may = may};
+	const struct blobs_way way = {.each = count_told, .arg = &rows};
+	struct digest d[BLOBS];
+	struct blobs_collect job = {.os = os,
+	                            .loose_age_s = -1,
+	                            .by = &by,
+	                            .drop = d,
+	                            .n_drop = LOOSE_ONE,
+	                            .way = &way};
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(here);
+	struct blobs_collected out;
+	struct err err = {0};
+
+	for (unsigned i = 0; i < BLOBS; i++) {
+		if (os != NULL)
+			d[i] = put_loose(os, 1000 + i);
+		else
+			assert_ok(blobs_put(here, str_n((const char *)&i, sizeof(i)), &d[i], &err),
+			          &err);
+	}
+	rows.root = &d[ROOT];
+	rows.n_roots = 1;
+	blob_pins_add(pins, &d[PINNED]);
+	assert_ok(blobs_collect(here, &job, &out, &err), &err);
+	assert_int_equal(out.files, 1);
+	assert_int_equal(rows.told, 1);
+	for (unsigned i = 0; i < BLOBS; i++)
+		assert_true(is_there(os, here, &d[i]) == (i != WAS));
+	job.n_drop = 0;
+	job.loose_age_s = 0;
+	assert_ok(blobs_collect(here, &job, &out, &err), &err);
+	assert_true(is_there(os, here, &d[ROOT]) && is_there(os, here, &d[PINNED]));
+	assert_false(is_there(os, here, &d[LOOSE_ONE]));
+}
+
+static void roots_in_an_object_store(void **state UNUSED)
+{
+	AUTO_OBJSTORE struct objstore *os = open_store("mem:");
+	AUTO_BLOBS struct blobs *here = open_blobs("roots-here");
+
+	roots_stay_and_those_that_were_go(os, here);
+}
+
+static void roots_in_a_folder(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *here = open_blobs("roots-folder");
+
+	roots_stay_and_those_that_were_go(NULL, here);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(roots_in_an_object_store),
+	cmocka_unit_test(roots_in_a_folder),
 	cmocka_unit_test(what_no_row_names_goes),
 	cmocka_unit_test(who_may_not_removes_nothing),
 	cmocka_unit_test(some_of_many_are_pinned),

@@ -1096,13 +1096,95 @@ static void histories_are_rewritten(void **state)
 	assert_int_equal(now.bytes, 7 + 1000);
 }
 
+static void put_artifact(struct place *p, const char *owner, const char *name, const char *digest,
+                         uint64_t bytes, int64_t ms, struct model_artifact *was)
+{
+	const struct meta_artifact_at at = {"team001", owner, name};
+	static char body[META_ARTIFACT_BODY_MAX];
+	const bool small = bytes <= sizeof(body);
+	const struct model_artifact x = {.digest = digest,
+	                                 .bytes = bytes,
+	                                 .created_ms = ms,
+	                                 .used_ms = ms,
+	                                 .has_body = small,
+	                                 .body = str_n(body, small ? bytes : 0)};
+
+	assert_ok(meta_artifact_put(p->m, p->a, &at, &x, was, &p->err), &p->err);
+}
+
+static void artifacts_are_kept_by_name(void **state)
+{
+	static const char *const names[] = {"one", "large", "nothing", "large"};
+	struct place *p = *state;
+	struct meta_artifact_at at = {"team001", "", "one"};
+	struct model_artifact x, was, *all = NULL;
+	struct meta_artifact_space *space = NULL;
+	const char **blob = NULL;
+	bool gone = false;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_err(meta_artifact(p->m, p->a, &at, &x, &p->err), &p->err, ERR_ARTIFACT_NOT_FOUND,
+	           "");
+	put_artifact(p, "", "one", "11", 3, 10, &was);
+	assert_null(was.digest);
+	put_artifact(p, "", "empty", "00", 0, 11, &was);
+	put_artifact(p, "", "large", "22", 5000, 12, &was);
+	put_artifact(p, "ann", "one", "22", 5000, 13, &was);
+	put_artifact(p, "", "one", "33", 6000, 14, &was);
+	assert_string_equal(was.digest, "11");
+	assert_true(was.has_body && was.bytes == 3);
+
+	assert_ok(meta_artifact(p->m, p->a, &at, &x, &p->err), &p->err);
+	assert_true(!x.has_body && x.bytes == 6000 && x.used_ms == 14 && x.body.n == 0);
+	at.name = "empty";
+	assert_ok(meta_artifact(p->m, p->a, &at, &x, &p->err), &p->err);
+	assert_true(x.has_body && x.body.n == 0);
+
+	assert_ok(meta_artifacts_of(p->m, p->a, &at, names, COUNT(names), &all, &n, &p->err),
+	          &p->err);
+	assert_int_equal(n, 2);
+	assert_ok(meta_artifact_blobs(p->m, p->a, "", 10, &blob, &n, &p->err), &p->err);
+	assert_int_equal(n, 2); /* two rows name one of them */
+	assert_string_equal(blob[0], "22");
+	assert_ok(meta_artifact_blobs(p->m, p->a, "22", 10, &blob, &n, &p->err), &p->err);
+	assert_true(n == 1 && strcmp(blob[0], "33") == 0);
+	assert_ok(meta_artifact_spaces(p->m, p->a, &space, &n, &p->err), &p->err);
+	assert_int_equal(n, 2);
+	assert_true(space[0].files == 3 && space[0].bytes == 11000);
+	assert_true(strcmp(space[1].owner, "ann") == 0 && space[1].bytes == 5000);
+
+	/* the least recently used first; an earlier use than what is known says nothing */
+	assert_ok(meta_artifacts_used(
+			  p->m,
+			  (const struct meta_artifact_used[]){{x.seq, 90}, {x.seq, 20}, {-1, 1}}, 3,
+			  &p->err),
+	          &p->err);
+	assert_ok(meta_artifacts_oldest(p->m, p->a, "team001", "", 10, &all, &n, &p->err), &p->err);
+	assert_int_equal(n, 3);
+	assert_string_equal(all[0].digest, "22");
+	assert_string_equal(all[1].digest, "33");
+	assert_int_equal(all[2].used_ms, 90);
+
+	/* one that has been replaced meanwhile is not what was to go */
+	x = all[0];
+	put_artifact(p, "", "large", "44", 1, 15, &was);
+	assert_ok(meta_artifact_del(p->m, &x, &gone, &p->err), &p->err);
+	assert_false(gone);
+	assert_ok(meta_artifacts_del(p->m, &all[1], 2, &p->err), &p->err);
+	assert_ok(meta_artifacts_oldest(p->m, p->a, "team001", "", 10, &all, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_ok(meta_artifact_del(p->m, &all[0], &gone, &p->err), &p->err);
+	assert_true(gone);
+}
+
 /* A database of the version before refs: what its mirrors named is named by refs. */
 static void weights_move_onto_refs(void **state)
 {
 	static const char before[] =
 		"DROP TABLE refs; DROP TABLE hub_revs; DROP TABLE repo_refs;"
 		"DROP TABLE repo_commits; DROP TABLE repo_moves; DROP TABLE repo_pulls;"
-		"DROP TABLE repo_events; DROP TABLE repos;"
+		"DROP TABLE repo_events; DROP TABLE repos; DROP TABLE artifacts;"
 		"ALTER TABLE mirrors ADD COLUMN manifest TEXT;"
 		"ALTER TABLE mirrors ADD COLUMN used_ms INTEGER NOT NULL DEFAULT 0;"
 		"CREATE INDEX mirrors_manifest ON mirrors(manifest);"
@@ -1293,6 +1375,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(revisions_of_a_hub_go_with_what_was_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(pull_requests, setup, teardown),
 	cmocka_unit_test_setup_teardown(histories_are_rewritten, setup, teardown),
+	cmocka_unit_test_setup_teardown(artifacts_are_kept_by_name, setup, teardown),
 	cmocka_unit_test_setup_teardown(weights_move_onto_refs, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_table_is_moved, setup, teardown),

@@ -10,6 +10,7 @@
 #define TOKENS_MAX 10000
 #define JOB_TEXT "job-token\n"
 #define ATTEMPT_CAP 64      /* of an id */
+#define BASIC_MAX 1000      /* bytes of user and token */
 #define USED_EVERY_MS 60000 /* "last used" is written at most this often */
 
 static char *hash_of(struct arena *a, struct str token)
@@ -338,21 +339,49 @@ static enum model_role role_of(enum scope scope)
 	return ROLE_VIEWER;
 }
 
+/* Tools of builds know users and passwords alone: the password is the token. Only there: a browser
+ * sends them again by itself, wherever a page of a stranger makes it. */
+static int token_of_basic(struct request *rq, struct str *token, struct err *err)
+{
+	AUTO_BUF struct buf pair = BUF_INIT(BASIC_MAX);
+	struct str rest, user;
+
+	if (base64_decode(*token, false, &pair, err) < 0 || buf_check(&pair, "", err) < 0) {
+		err_clear(err);
+		return err_set(err, ERR_AUTH,
+		               "Authorization: Basic has no user and token in base64");
+	}
+	rest = arena_str(rq->arena, buf_view(&pair));
+	seal_wipe(pair.p, pair.n);
+	if (!str_cut(&rest, ':', &user) || rest.n == 0)
+		return err_set(err, ERR_AUTH, "Authorization: Basic: the password is the token");
+	*token = rest;
+	return 0;
+}
+
 int auth_request(struct request *rq, enum scope scope, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct str header = str_trim(request_header(rq, "Authorization")), scheme;
+	bool basic, may_be_basic = rq->face == &face_artifact;
 	struct principal *w = NULL;
 	int (*may)(struct app *, struct arena *, struct str, bool, struct principal **,
 	           struct err *);
 
 	if (header.n == 0)
-		return err_set(err, ERR_AUTH, "a token is required: Authorization: Bearer <token>");
-	if (!str_cut(&header, ' ', &scheme) ||
-	    (!str_ieq(scheme, "Bearer") && !str_ieq(scheme, "Api-Key")))
+		return err_set(err, ERR_AUTH,
+		               "a token is required: Authorization: Bearer <token>%s",
+		               may_be_basic ? ", or Basic with the token as password" : "");
+	if (!str_cut(&header, ' ', &scheme))
+		scheme = (struct str){0};
+	basic = may_be_basic && str_ieq(scheme, "Basic");
+	if (!basic && !str_ieq(scheme, "Bearer") && !str_ieq(scheme, "Api-Key"))
 		return err_set(err, ERR_AUTH, "Authorization: Bearer <token> is expected");
 	may = scope == SCOPE_READ || scope == SCOPE_PUSH ? authenticate_any : authenticate;
-	if (may(ctx->app, rq->arena, str_trim(header), rq->local, &w, err) < 0)
+	header = str_trim(header);
+	if (basic && token_of_basic(rq, &header, err) < 0)
+		return -1;
+	if (may(ctx->app, rq->arena, header, rq->local, &w, err) < 0)
 		return -1;
 	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
 		return err_set(err, ERR_DENIED, "only runners may call this route");

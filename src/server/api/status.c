@@ -1,6 +1,7 @@
 /* status.c - how the server is. */
 #include "server/api/ctx.h"
 #include "server/control/queue.h"
+#include "server/data/artifacts.h"
 #include "server/data/mirror_room.h"
 #include "server/start/standbys.h"
 
@@ -95,6 +96,7 @@ static int status(const struct ask *ask, struct server_status *out, struct err *
 		.node_cache_bytes = atomic_load(&app->node_bytes),
 		.node_cache_budget = app->set.node_cache_bytes,
 	};
+	artifact_counts(app, &out->artifacts);
 	if (fs_free_bytes(app->data, &out->disk_free, &out->disk_total, err) < 0)
 		return -1;
 	/* while the database is away, the rest is still said */

@@ -12,6 +12,7 @@
 #include <sys/queue.h>
 
 #define PASSES_MAX 100                   /* of evictions, each of one source at least */
+#define ROOTS_PAGE 5000                  /* digests of artifacts at once */
 #define DISK_MARGIN ((uint64_t)64 << 20) /* left free for the rest of the server */
 
 struct mirror_hold {
@@ -103,6 +104,8 @@ struct collect {
 	struct app *app;
 	const struct digest *only; /* NULL: any */
 	const struct map *victims; /* manifests that count as unused; NULL: none */
+	const struct digest *drop; /* see blobs_collect */
+	size_t n_drop;
 };
 
 /* Row, tree, manifest, blobs: each goes only when nothing above names it any more. */
@@ -116,6 +119,31 @@ static int keep(void *arg, const struct digest *manifest, bool *keep, struct err
 	if (*keep || (c->victims != NULL && map_get(c->victims, str_of(hex)) != NULL))
 		return 0;
 	return meta_manifest_used(c->app->meta, hex, keep, err);
+}
+
+/* Artifacts have no manifests (see artifacts.h). */
+static int roots(void *arg, void (*add)(void *to, const struct digest *d), void *to,
+                 struct err *err)
+{
+	const struct collect *c = arg;
+	char after[HASH_HEX_CAP] = "";
+	size_t n = ROOTS_PAGE;
+
+	while (n == ROOTS_PAGE) {
+		AUTO_ARENA struct arena *a = arena_new();
+		const char **hex = NULL;
+		struct digest d;
+
+		if (meta_artifact_blobs(c->app->meta, a, after, ROOTS_PAGE, &hex, &n, err) < 0)
+			return -1;
+		for (size_t i = 0; i < n; i++) {
+			if (digest_parse(str_of(hex[i]), &d, err) < 0)
+				return -1;
+			add(to, &d);
+			FMT(after, "%s", hex[i]);
+		}
+	}
+	return 0;
 }
 
 static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
@@ -148,6 +176,7 @@ static int collect(struct collect *c, struct objstore *os, const struct mirror_a
 {
 	const struct blobs_choice by = {.keep = keep,
 	                                .drop = os == NULL ? drop_tree : NULL,
+	                                .roots = roots,
 	                                .may = os != NULL ? may : NULL,
 	                                .arg = c};
 	const struct blobs_collect job = {
@@ -155,6 +184,8 @@ static int collect(struct collect *c, struct objstore *os, const struct mirror_a
 		.min_age_s = age->manifest_s,
 		.loose_age_s = age->loose_s,
 		.by = &by,
+		.drop = c->drop,
+		.n_drop = c->n_drop,
 		.way = way,
 		.cancel = os != NULL ? &c->app->stopping : NULL,
 	};
@@ -165,7 +196,7 @@ static int collect(struct collect *c, struct objstore *os, const struct mirror_a
 int mirror_collect(struct app *app, const struct digest *only, const struct mirror_ages *age,
                    const struct blobs_way *way, struct blobs_collected *out, struct err *err)
 {
-	return collect(&(struct collect){app, only, NULL}, NULL, age, way, out, err);
+	return collect(&(struct collect){.app = app, .only = only}, NULL, age, way, out, err);
 }
 
 int mirror_collect_objects(struct app *app, const struct digest *only,
@@ -175,7 +206,25 @@ int mirror_collect_objects(struct app *app, const struct digest *only,
 	*out = (struct blobs_collected){0};
 	if (!weights_in_objects(app))
 		return 0;
-	return collect(&(struct collect){app, only, NULL}, app->objects, age, way, out, err);
+	return collect(&(struct collect){.app = app, .only = only}, app->objects, age, way, out,
+	               err);
+}
+
+int mirror_collect_dropped(struct app *app, const struct digest *d, size_t n,
+                           struct blobs_collected *out, struct err *err)
+{
+	/* no manifest is old enough to go: they say what stays */
+	const struct mirror_ages never = {INT64_MAX / 2000, MIRROR_NOT_LOOSE};
+	struct collect c = {.app = app, .drop = d, .n_drop = n};
+	const struct blobs_way way = {0};
+	struct blobs_collected there;
+
+	if (collect(&c, NULL, &never, &way, out, err) < 0)
+		return -1;
+	if (!weights_in_objects(app))
+		return 0;
+	return app_may_remove(app, err) < 0 ? -1
+	                                    : collect(&c, app->objects, &never, &way, &there, err);
 }
 
 /* ---- evicting ------------------------------------------------------------------------------ */
@@ -252,7 +301,7 @@ static int would_free(struct eviction *e, size_t n, int64_t loose_s, struct blob
                       const struct blobs_way *each, struct err *err)
 {
 	AUTO_MAP struct map *victims = map_new();
-	struct collect c = {e->app, NULL, victims};
+	struct collect c = {.app = e->app, .victims = victims};
 	struct blobs_way dry = {true, each != NULL ? each->each : NULL,
 	                        each != NULL ? each->arg : NULL};
 
@@ -314,7 +363,7 @@ static int drop_one(struct eviction *e, const struct victim *v, struct map *kept
 static int drop_sources(struct eviction *e, size_t n, struct err *err)
 {
 	AUTO_MAP struct map *kept = map_new();
-	struct collect c = {e->app, NULL, kept};
+	struct collect c = {.app = e->app, .victims = kept};
 	struct blobs_collected gone;
 
 	for (size_t i = 0; i < n; i++)

@@ -65,5 +65,9 @@ int mirror_collect(struct app *app, const struct digest *only, const struct mirr
 int mirror_collect_objects(struct app *app, const struct digest *only,
                            const struct mirror_ages *age, const struct blobs_way *way,
                            struct blobs_collected *out, struct err *err) MUST_CHECK;
+/* Blobs that were roots of themselves, and of which a row has just gone: those that nothing else
+ * names go at once, also from the object store. */
+int mirror_collect_dropped(struct app *app, const struct digest *d, size_t n,
+                           struct blobs_collected *out, struct err *err) MUST_CHECK;
 
 #endif

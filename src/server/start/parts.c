@@ -10,6 +10,7 @@
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
 #include "server/control/specs.h"
+#include "server/data/artifacts.h"
 #include "server/data/cache.h"
 #include "server/data/fetch.h"
 #include "server/data/hub.h"
@@ -28,6 +29,7 @@ void parts_start(struct app *app)
 	mirror_room_start(app);
 	fetch_start(app);
 	hub_start(app);
+	artifacts_start(app);
 	inputs_start(app);
 	prepare_start(app);
 	app->sweeps = keyed_executor_new(app, SWEEP_THREADS, SWEEP_QUEUE_MAX, "sweep");
@@ -52,6 +54,7 @@ void parts_stop(struct app *app)
 	inputs_stop(app);
 	fetch_stop(app);
 	hub_stop(app);
+	artifacts_stop(app);
 	keyed_executor_stop(app->prepare);
 	cache_stop(app);
 	maintenance_stop(app);
@@ -69,6 +72,7 @@ void parts_free(struct app *app)
 	keyed_executor_free(app->prepare);
 	inputs_free(app);
 	hub_free(app);
+	artifacts_free(app);
 	fetch_free(app);
 	mirror_room_free(app);
 	cache_free(app);

@@ -93,6 +93,10 @@ struct blobs_choice {
 	/* May be NULL. One that is not kept is about to go: what was made from it goes first. */
 	int (*drop)(void *arg, const struct digest *manifest, struct err *err);
 	void *arg;
+	/* May be NULL. Blobs that something else than a manifest names: `add` is called with each,
+	 * once the collection has begun. */
+	int (*roots)(void *arg, void (*add)(void *to, const struct digest *d), void *to,
+	             struct err *err);
 	/* May be NULL; from any thread. Just before each request that removes objects: an error
 	 * ends it, for another server may have begun to rely on what this one was about to
 	 * remove. */
@@ -106,12 +110,14 @@ struct blobs_collect {
 	int64_t min_age_s;   /* of a manifest that is not kept, to go */
 	int64_t loose_age_s; /* of what no manifest names; < 0: it is not looked for */
 	const struct blobs_choice *by; /* NULL: all manifests are kept */
+	const struct digest *drop;     /* blobs that were roots; those that are named no more go, */
+	size_t n_drop;                 /* of any age */
 	const struct blobs_way *way;
 	const atomic_bool *cancel; /* may be NULL */
 };
 /* Removes manifests that are not kept, and the blobs that only they named, of any age; then blobs
- * that no manifest names (an earlier try has left them) and temporary files. Fetches and puts may
- * run meanwhile: what they have pinned stays. */
+ * that no manifest names and that are no roots (an earlier try has left them) and temporary files.
+ * Fetches and puts may run meanwhile: what they have pinned stays. */
 int blobs_collect(struct blobs *b, const struct blobs_collect *job, struct blobs_collected *out,
                   struct err *err) MUST_CHECK;
 /* Disk use of the store. Each blob counts once, however many names it has elsewhere.

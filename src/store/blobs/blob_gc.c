@@ -237,6 +237,21 @@ static int note(struct collect *c, struct set *to, const struct digest *name, si
 	return 0;
 }
 
+static void add_root(void *arg, const struct digest *d)
+{
+	struct collect *c = arg;
+
+	add_named(&c->stay, d, 0, 0);
+}
+
+/* Before any manifest is read, and with the collection begun: a root of later is pinned. */
+static int note_roots(struct collect *c, struct err *err)
+{
+	const struct blobs_choice *by = c->job->by;
+
+	return by != NULL && by->roots != NULL ? by->roots(by->arg, add_root, c, err) : 0;
+}
+
 static int go_on(const struct collect *c, struct err *err)
 {
 	if (c->job->cancel != NULL && atomic_load(c->job->cancel))
@@ -466,6 +481,30 @@ static int remove_loose(struct collect *c, struct err *err)
 	return 0;
 }
 
+/* Those that were roots, and are told by name: the folder need not be walked for them. */
+static int remove_dropped(struct collect *c, struct err *err)
+{
+	const struct blobs_collect *job = c->job;
+
+	for (size_t i = 0; i < job->n_drop; i++) {
+		struct blob_entry x = {.d = job->drop[i], .ms = c->now_ms};
+		char path[BLOB_PATH_CAP];
+		struct stat st;
+
+		if (go_on(c, err) < 0)
+			return -1;
+		if (has(&c->stay, &x.d) || has(&c->go, &x.d))
+			continue;
+		blob_path(&x.d, path);
+		if (fstatat(c->b->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			x.size = (uint64_t)st.st_size;
+		c->loose[c->n_loose++] = x;
+		if (c->n_loose == at_once(c, SIZE_MAX) && remove_loose(c, err) < 0)
+			return -1;
+	}
+	return remove_loose(c, err);
+}
+
 /* Left by a fetch, a put or a collection that was interrupted. */
 static int sweep_blob(void *arg, const struct blob_entry *x, struct err *err)
 {
@@ -523,10 +562,12 @@ static int each(struct collect *c, enum blobs_kind kind,
 
 static int collect(struct collect *c, struct err *err)
 {
-	if (each(c, BLOBS_MANIFEST, choose, err) < 0 || remove_manifests(c, err) < 0 ||
-	    remove_blobs(c, err) < 0)
+	if (note_roots(c, err) < 0 || each(c, BLOBS_MANIFEST, choose, err) < 0 ||
+	    remove_manifests(c, err) < 0 || remove_blobs(c, err) < 0)
 		return -1;
 	count_manifests(c);
+	if (remove_dropped(c, err) < 0)
+		return -1;
 	if (c->job->loose_age_s < 0)
 		return 0;
 	if (each(c, BLOBS_BLOB, sweep_blob, err) < 0 || remove_loose(c, err) < 0)

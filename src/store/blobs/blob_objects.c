@@ -116,38 +116,62 @@ struct putting {
 	uint64_t total;
 };
 
+/* *sent: false, it was there before, or is linked. */
+static int put_blob(const struct blob_objects_put *put, const struct digest *d, uint64_t size,
+                    void (*progress)(void *arg, uint64_t bytes), void *arg, const atomic_bool *stop,
+                    bool *sent, struct err *err)
+{
+	char key[BLOB_KEY_CAP];
+	AUTO_FD int fd = -1;
+	uint64_t is;
+	bool has;
+
+	*sent = false;
+	blob_object_key(d, key);
+	blob_pins_add(put->pins, d);
+	blob_pins_settle(put->from, d);
+	if (blob_objects_has(put->to, key, size, &has, err) < 0)
+		return -1;
+	if (has)
+		return 0;
+	/* one machine keeps one copy: what was verified when it became a blob is linked */
+	if (objstore_adopt(put->to, key, blobs_dirfd(put->from), key, err) == 0)
+		return 0;
+	if (err->code != ERR_UNSUPPORTED)
+		return -1;
+	err_clear(err);
+	if (blobs_fd(put->from, d, &fd, &is, err) < 0 ||
+	    objstore_put_file(put->to, key, fd, size, d, NULL, progress, arg, stop, err) < 0)
+		return -1;
+	*sent = true;
+	return 0;
+}
+
+int blob_objects_put_blob(struct objstore *os, struct blobs *from, struct blob_pins *pins,
+                          const struct digest *d, uint64_t size, const atomic_bool *cancel,
+                          struct err *err)
+{
+	const struct blob_objects_put put = {.from = from, .to = os, .pins = pins};
+	bool sent;
+
+	if (put_blob(&put, d, size, NULL, NULL, cancel, &sent, err) == 0)
+		return 0;
+	return err_wrap(err, "a blob, to the object store");
+}
+
 static int put_one(void *arg, size_t i, const atomic_bool *stop, struct err *err)
 {
 	struct putting *p = arg;
 	const struct manifest_file *f = &p->file[i];
 	struct crew_share share = {.all = &p->sent};
-	char key[BLOB_KEY_CAP];
-	AUTO_FD int fd = -1;
-	uint64_t size;
-	bool has;
+	bool sent;
 
-	blob_object_key(&f->sha256, key);
-	blob_pins_add(p->put->pins, &f->sha256);
-	blob_pins_settle(p->put->from, &f->sha256);
-	if (blob_objects_has(p->put->to, key, f->size, &has, err) < 0)
-		return -1;
-	if (has) {
-		atomic_fetch_add(&p->had, f->size);
-		return 0;
-	}
-	/* one machine keeps one copy: what was verified when it became a blob is linked */
-	if (objstore_adopt(p->put->to, key, blobs_dirfd(p->put->from), key, err) == 0) {
-		atomic_fetch_add(&p->had, f->size);
-		return 0;
-	}
-	if (err->code != ERR_UNSUPPORTED)
+	if (put_blob(p->put, &f->sha256, f->size, crew_share_at, &share, stop, &sent, err) < 0)
 		return err_wrap(err, "%s, to the object store", f->path);
-	err_clear(err);
-	if (blobs_fd(p->put->from, &f->sha256, &fd, &size, err) < 0 ||
-	    objstore_put_file(p->put->to, key, fd, f->size, &f->sha256, NULL, crew_share_at, &share,
-	                      stop, err) < 0)
-		return err_wrap(err, "%s, to the object store", f->path);
-	crew_share_at(&share, f->size);
+	if (sent)
+		crew_share_at(&share, f->size);
+	else
+		atomic_fetch_add(&p->had, f->size);
 	return 0;
 }
 

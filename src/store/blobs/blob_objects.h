@@ -40,6 +40,11 @@ struct blob_objects_put {
  * is there with the right size is not sent again, so a put that was killed goes on. */
 int blob_objects_put(const struct blob_objects_put *put, struct err *err) MUST_CHECK;
 
+/* One blob that is in the folder, unless it is there already. */
+int blob_objects_put_blob(struct objstore *os, struct blobs *from, struct blob_pins *pins,
+                          const struct digest *d, uint64_t size, const atomic_bool *cancel,
+                          struct err *err) MUST_CHECK;
+
 /* Calls fn with every blob or manifest of the object store, in order; -1 of fn ends it. */
 int blob_objects_each(struct objstore *os, enum blobs_kind kind,
                       int (*fn)(void *arg, const struct blob_entry *x, struct err *err), void *arg,
