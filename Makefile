@@ -33,7 +33,7 @@ stop:
 	@tools/run.sh stop
 
 test:
-	@tools/parts.sh build run unit vm trainer savers model clients hub tools minio s3 uv
+	@tools/parts.sh build run unit vm trainer savers model clients hub tools minio s3 uv builds
 	@$(MAKE) --no-print-directory B=asan all
 	@tools/test.sh
 

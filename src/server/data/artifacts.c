@@ -94,7 +94,7 @@ static int forget(const struct ask *ask, const struct meta_artifact_at *at,
 	if (meta_artifact_del(app->meta, x, &gone, err) < 0)
 		return -1;
 	if (gone) {
-		log_info("artifact forgotten: name=%s digest=%s: %s", at->name, x->digest, why);
+		log_debug("artifact forgotten: name=%s digest=%s: %s", at->name, x->digest, why);
 		if (!x->has_body)
 			artifact_dropped(app, x->digest);
 		if (artifact_added(app, -takes(x), err) < 0)

@@ -1,0 +1,724 @@
+"""Artifacts of builds: real ccache, sccache and Bazel, and requests that none of them would send."""
+import base64
+import collections
+import concurrent.futures
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import time
+
+import boto3
+import botocore.config
+import botocore.exceptions
+import pytest
+from conftest import CALL_S, CLUSTER, PARTS, new_cluster, until
+from s3 import flags, minio  # noqa: F401
+
+SRC = pathlib.Path(__file__).resolve().parents[2] / "src"
+SOURCES = ["base/arena.c", "base/buf.c", "base/clock.c", "base/err.c", "base/units.c", "core/artifact.c"]
+SCCACHE = PARTS / "builds/bin/sccache"
+MB = 1 << 20
+ROW = 512  # bytes that an artifact counts beside its content
+SMALL = 4096  # content up to this size is in its row
+PEOPLE = {"ann": ("red", "member"), "vic": ("red", "viewer"), "bob": ("red", "member"), "eve": ("blue", "member"), "blue": ("red", "member")}
+LAYOUTS = ("subdirs", "flat", "bazel")
+
+Answer = collections.namedtuple("Answer", "status headers body")
+
+
+class Site:
+    """A server, and the tokens of people in two teams."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        for team in ("red", "blue"):
+            cluster.cli("teams", "create", team)
+        self.token = {name: cluster.json("tokens", "create", name, "--team", team, "--role", role)["api_key"] for name, (team, role) in PEOPLE.items()}
+        self.token["admin"] = cluster.token
+
+    @property
+    def host(self):
+        return self.cluster.url.removeprefix("http://")
+
+    def ask(self, method, path, body=None, token="ann", headers=()):
+        """By Basic, as most tools do. token None: none; a path is sent as it is."""
+        connection = http.client.HTTPConnection(self.host, timeout=CALL_S)
+        sent = dict(headers)
+        if token is not None:
+            sent.setdefault("Authorization", "Basic " + base64.b64encode(f"x:{self.token[token]}".encode()).decode())
+        try:
+            connection.request(method, path, body, sent)
+            reply = connection.getresponse()
+            return Answer(reply.status, reply.headers, reply.read())
+        finally:
+            connection.close()
+
+    def metrics(self):
+        text = self.cluster.api("GET", "/metrics", raw=True)[1].decode()
+        return {name: float(value) for name, value in re.findall(r"^stoker_(artifact_\S+) (\S+)$", text, re.M)}
+
+    def rows(self, what="name"):
+        import sqlite3
+        with contextlib.closing(sqlite3.connect(f"file:{self.cluster.data}/stoker.db?mode=ro", uri=True)) as db:
+            return [row[0] for row in db.execute(f"SELECT {what} FROM artifacts ORDER BY name")]
+
+    def blobs(self):
+        return [p for p in (self.cluster.data / "store/blobs/sha256").rglob("*") if p.is_file()]
+
+
+def begin(cluster, *more, env=None):
+    return cluster.start("--cpus", "4", "--memory", "4Gi", "--hub-upstream", "off", *more, env=env)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """One server, for all that does not disturb others."""
+    with new_cluster() as cluster:
+        yield Site(begin(cluster))
+
+
+@pytest.fixture
+def site(shared, request):
+    request.node.stash[CLUSTER] = shared.cluster
+    return shared
+
+
+def ccache_path(n, ns="red"):
+    return f"/artifact/ccache/{ns}/" + hashlib.sha1(str(n).encode()).hexdigest()
+
+
+def put(site, n, data, **kw):
+    answer = site.ask("PUT", ccache_path(n), data, **kw)
+    assert answer.status == 200, answer
+    return answer
+
+
+def get(site, n, **kw):
+    """Its bytes; None: it is not there."""
+    answer = site.ask("GET", ccache_path(n), **kw)
+    assert answer.status in (200, 404), answer
+    return answer.body if answer.status == 200 else None
+
+
+def refused(answer, status, words=""):
+    assert answer.status == status and words in json.loads(answer.body)["message"], answer
+    return answer
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+# --- real tools
+
+
+def compile_all(folder, compiler, env):
+    """With each source of ours for itself, as make does."""
+    for source in SOURCES:
+        done = subprocess.run([*compiler, "gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-I.", "-c", source, "-o", folder / "out.o"], cwd=SRC, env={**os.environ, **env},
+                              capture_output=True, text=True, timeout=CALL_S)
+        assert done.returncode == 0, done.stderr
+
+
+def ccache_stats(env):
+    text = subprocess.run(["ccache", "--print-stats"], env={**os.environ, **env}, capture_output=True, text=True, check=True).stdout
+    return collections.defaultdict(int, {k: int(v) for k, v in (line.split("\t") for line in text.splitlines())})
+
+
+def ccache_build(site, folder, layout, token="ann"):
+    """From an empty cache of its own; (hits, misses) of the one that all share."""
+    folder.mkdir()
+    env = {"CCACHE_DIR": str(folder / "cache"), "CCACHE_CONFIGPATH": "/dev/null", "CCACHE_REMOTE_STORAGE": f"http://x:{site.token[token]}@{site.host}/artifact/ccache/red|layout={layout}"}
+    compile_all(folder, ["ccache"], env)
+    stats = ccache_stats(env)
+    assert stats["remote_storage_error"] == stats["remote_storage_timeout"] == 0, stats
+    return stats["remote_storage_hit"], stats["remote_storage_miss"]
+
+
+def test_ccache_finds_what_another_one_has_compiled(empty_cluster, tmp_path):
+    site = Site(begin(empty_cluster))
+    n = len(SOURCES)
+    hits, misses = ccache_build(site, tmp_path / "first", "subdirs")
+    assert (hits, misses) == (0, n)
+    held = site.metrics()
+    for layout in LAYOUTS:  # one key, however it is written
+        assert ccache_build(site, tmp_path / layout, layout) == (n, 0), layout
+        assert ccache_build(site, tmp_path / f"viewer-{layout}", layout, token="vic") == (n, 0)
+    assert site.metrics()["artifact_bytes"] == held["artifact_bytes"]
+    assert len(site.rows()) == 2 * n  # what a file includes, and what it becomes
+
+
+def test_who_may_only_read_compiles_without_storing(empty_cluster, tmp_path):
+    site = Site(begin(empty_cluster))
+    folder = tmp_path / "viewer"
+    folder.mkdir()
+    env = {"CCACHE_DIR": str(folder / "cache"), "CCACHE_CONFIGPATH": "/dev/null", "CCACHE_REMOTE_STORAGE": f"http://x:{site.token['vic']}@{site.host}/artifact/ccache/red"}
+    compile_all(folder, ["ccache"], env)
+    assert (folder / "out.o").is_file() and site.rows() == []
+
+
+class Sccache:
+    """One of its servers: it asks once, at its start, whether it may write."""
+
+    def __init__(self, folder, **env):
+        folder.mkdir()
+        self.folder = folder
+        self.env = {"SCCACHE_SERVER_UDS": str(folder / "socket"), "SCCACHE_CONF": "/dev/null", "SCCACHE_LOG": "warn", "SCCACHE_ERROR_LOG": str(folder / "log"), "HOME": str(folder), **env}
+
+    def build(self):
+        compile_all(self.folder, [SCCACHE], self.env)
+        return self
+
+    def run(self, *args):
+        return subprocess.run([SCCACHE, *args], env={**os.environ, **self.env}, capture_output=True, text=True, timeout=CALL_S)
+
+    def stats(self):
+        """(hits, misses), and what went wrong in writing."""
+        stats = json.loads(self.run("--show-stats", "--stats-format", "json").stdout)["stats"]
+        return sum(stats["cache_hits"]["counts"].values()), sum(stats["cache_misses"]["counts"].values()), stats["cache_write_errors"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        self.run("--stop-server")
+
+
+def webdav(site, **more):
+    return {"SCCACHE_WEBDAV_ENDPOINT": f"{site.cluster.url}/artifact/webdav/red", "SCCACHE_WEBDAV_TOKEN": site.token["ann"], **more}
+
+
+def s3_env(site, token="ann", bucket="red"):
+    return {"SCCACHE_BUCKET": bucket, "SCCACHE_ENDPOINT": f"{site.cluster.url}/artifact/s3", "SCCACHE_REGION": "auto", "AWS_ACCESS_KEY_ID": "stoker",
+            "AWS_SECRET_ACCESS_KEY": site.token[token], "AWS_SESSION_TOKEN": site.token[token]}
+
+
+def test_sccache_by_webdav_and_by_s3(empty_cluster, tmp_path):
+    """Both have the same files. It is stored once they have been waited for."""
+    site = Site(begin(empty_cluster))
+    n = len(SOURCES)
+    cases = [("by-webdav", webdav(site)), ("by-s3", s3_env(site, "admin", "Default"))]
+    for name, env in cases:
+        with Sccache(tmp_path / name, **env) as first:
+            assert first.build().stats() == (0, n, 0)
+    with Sccache(tmp_path / "webdav", **webdav(site, SCCACHE_WEBDAV_TOKEN="", SCCACHE_WEBDAV_USERNAME="x", SCCACHE_WEBDAV_PASSWORD=site.token["bob"])) as second:
+        assert second.build().stats() == (n, 0, 0)
+    with Sccache(tmp_path / "s3", **s3_env(site)) as second:
+        assert second.build().stats() == (n, 0, 0)
+    assert len(site.rows()) == 2 * (n + 1)  # and .sccache_check
+    with Sccache(tmp_path / "prefix", **webdav(site, SCCACHE_WEBDAV_KEY_PREFIX="some/where")) as third:
+        assert third.build().stats() == (0, n, 0)
+    assert sum(row.startswith("file/some/where/") for row in site.rows()) == n + 1
+    with Sccache(tmp_path / "viewer", **webdav(site, SCCACHE_WEBDAV_TOKEN=site.token["vic"])) as reads:
+        assert reads.build().stats() == (n, 0, 0)
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None and shutil.which("rustc") is None, reason="there is no Rust")
+def test_sccache_compiles_rust(site, tmp_path):
+    (tmp_path / "lib.rs").write_text("pub fn seven() -> u32 { 7 }\n")
+    for i, wanted in enumerate([(0, 1, 0), (1, 0, 0)]):
+        with Sccache(tmp_path / str(i), **webdav(site)) as s:
+            done = subprocess.run([SCCACHE, "rustc", "--crate-name", "seven", "--crate-type", "rlib", "--emit", "link,metadata,dep-info", "--out-dir", ".", "lib.rs"], cwd=tmp_path,
+                                  env={**os.environ, **s.env, "HOME": os.environ["HOME"]}, capture_output=True, text=True, timeout=CALL_S)
+            assert done.returncode == 0, done.stderr
+            assert s.stats() == wanted
+
+
+BAZEL = {
+    "WORKSPACE": 'workspace(name = "w")\n',
+    "BUILD": """load(":tree.bzl", "tree")
+genrule(name = "object", srcs = ["seven.c"], outs = ["seven.o"], cmd = "gcc -c -o $@ $(SRCS)")
+genrule(name = "program", srcs = ["main.c", "seven.o"], outs = ["program"], cmd = "echo linking; gcc -o $@ $(SRCS)")
+tree(name = "folder")
+""",
+    "tree.bzl": """def _tree(ctx):
+    d = ctx.actions.declare_directory("folder.d")
+    ctx.actions.run_shell(outputs = [d], command = "mkdir -p %s/sub; seq 5000 > %s/many; echo b > %s/sub/b" % (d.path, d.path, d.path))
+    return [DefaultInfo(files = depset([d]))]
+
+tree = rule(implementation = _tree)
+""",
+    "seven.c": "int seven(void) { return 7; }\n",
+    "main.c": "int seven(void);\nint main(void) { return seven() - 7; }\n",
+}
+
+
+def bazel_build(site, folder, space):
+    """From nothing that is local; how many actions it has found in the cache."""
+    folder.mkdir()
+    for name, text in BAZEL.items():
+        (folder / name).write_text(text)
+    with new_folder() as root:
+        done = subprocess.run(["bazel", f"--output_user_root={root}", "--batch", "build", "//...", "--spawn_strategy=local", "--color=no", "--symlink_prefix=made-",
+                               f"--remote_cache=http://x:{site.token['ann']}@{site.host}/artifact/bazel/{space}"], cwd=folder, capture_output=True, text=True, timeout=5 * CALL_S)
+        assert done.returncode == 0 and "WARNING: Remote Cache" not in done.stderr, done.stderr
+        subprocess.run([folder / "made-bin/program"], check=True)
+        assert (folder / "made-bin/folder.d/sub/b").read_text() == "b\n"
+    found = re.search(r"(\d+) remote cache hit", done.stderr)
+    return int(found[1]) if found else 0
+
+
+@contextlib.contextmanager
+def new_folder():
+    """Bazel makes folders that nobody may write to."""
+    folder = pathlib.Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
+    yield folder
+    subprocess.run(["chmod", "-R", "u+rwX", folder], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_bazel_builds_once(empty_cluster, tmp_path):
+    site = Site(begin(empty_cluster))
+    assert bazel_build(site, tmp_path / "a", "red") == 0
+    assert bazel_build(site, tmp_path / "b", "red") == 3
+    # a file of the folder that an action has made is lost: the action is none any more, and made anew
+    many = sha("".join(f"{i}\n" for i in range(1, 5001)).encode())
+    blob = site.cluster.data / f"store/blobs/sha256/{many[:2]}/{many}"
+    blob.unlink()
+    assert bazel_build(site, tmp_path / "c", "red") == 2
+    assert blob.is_file()
+    assert bazel_build(site, tmp_path / "d", "red/instance") == 0  # another instance knows none of them
+    assert bazel_build(site, tmp_path / "e", "red/instance") == 3
+
+
+# --- the protocols, without their tools
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def digest_of(data):
+    return field(1, sha(data).encode()) + field(2, len(data))
+
+
+def action(*outputs, stdout=None, tree=None):
+    """What an action has made: an ActionResult."""
+    out = b"".join(field(2, field(1, f"out{i}".encode()) + field(2, digest_of(data)) + field(4, 1)) for i, data in enumerate(outputs)) + field(4, 0)
+    if stdout is not None:
+        out += field(6, digest_of(stdout))
+    if tree is not None:
+        out += field(3, field(1, b"folder") + field(3, digest_of(tree)))
+    return out
+
+
+def cas(data, ns="red"):
+    return f"/artifact/bazel/{ns}/cas/{sha(data)}"
+
+
+def ac(n, ns="red"):
+    return f"/artifact/bazel/{ns}/ac/{sha(str(n).encode())}"
+
+
+def test_bazel_gets_no_action_without_its_content(site):
+    small, large, out, inside = os.urandom(10), os.urandom(SMALL + 1), os.urandom(7), os.urandom(SMALL + 2)
+    tree = field(1, field(1, field(1, b"a") + field(2, digest_of(inside))))
+    result = action(small, large, b"", stdout=out, tree=tree)
+    n = os.urandom(8).hex()
+    assert site.ask("GET", ac(n)).status == 404
+    parts = [small, large, out, tree, inside]
+    for missing in range(len(parts) + 1):
+        assert site.ask("PUT", ac(n), result).status == 200
+        for method in ("GET", "HEAD"):
+            assert site.ask(method, ac(n)).status == 404  # and it is forgotten
+        assert not any(row == f"ac/{sha(n.encode())}" for row in site.rows())
+        if missing < len(parts):
+            assert site.ask("PUT", cas(parts[missing]), parts[missing]).status == 200
+        if missing == len(parts) - 1:
+            break
+    assert site.ask("PUT", ac(n), result).status == 200
+    found = site.ask("GET", ac(n))
+    assert (found.status, found.body) == (200, result)
+    head = site.ask("HEAD", ac(n))
+    assert (head.status, head.headers["Content-Length"]) == (200, str(len(result)))
+    for data in parts:
+        assert site.ask("GET", cas(data)).body == data
+    assert site.ask("GET", cas(data).replace("/cas/", "/any/instance/cas/")).body == data  # content has no instance
+    assert site.ask("GET", ac(n).replace("/ac/", "/any/instance/ac/")).status == 404
+    nothing = site.ask("GET", cas(b""))
+    assert (nothing.status, nothing.body) == (200, b"")
+
+
+def test_bazel_content_is_what_its_name_says(site):
+    data, other = os.urandom(100), os.urandom(SMALL + 100)
+    for body in (other, b""):
+        answer = refused(site.ask("PUT", cas(data), body), 400, sha(data))
+        assert sha(body) in json.loads(answer.body)["message"]
+    large = os.urandom(300_000)
+    refused(site.ask("PUT", cas(large), large[:-1] + b"x"), 400, sha(large))
+    for lie in (data, large):
+        assert site.ask("GET", cas(lie)).status == 404
+    for body in (b"", b"hello, world", field(2, b""), data, field(2, field(2, field(1, b"no hash"))), b"\xcc\xac\x01\x00"):
+        refused(site.ask("PUT", ac("none"), body), 400, "ActionResult")
+    assert site.ask("GET", ac("none")).status == 404
+    assert site.ask("PUT", ac("big"), action(*[b"%d" % i for i in range(1000)])).status == 200
+
+
+BAD_KEYS = ["/artifact/ccache/red/" + k for k in ("x", "ab/cd", "a" * 39, "a" * 41, "A" * 40, "g" * 40, "ab/" + "c" * 39, "ac/" + "a" * 63, "ac/" + "ab" * 20 + "c" * 24, "%61" * 39,
+                                                  "../" + "a" * 40, "a%2F..%2F" + "a" * 40, "%2e%2e/" + "a" * 40, "ab%00" + "c" * 37, "ab%2Fcd", "z" * 4000)]
+BAD_KEYS += ["/artifact/bazel/red/" + k for k in ("ac/x", "cas/" + "a" * 63, "cas/" + "A" * 64, "blobs/" + "a" * 64, "a" * 64, "..%2Fac%2F" + "a" * 64, "i%00/ac/" + "a" * 64,
+                                                  "i%0a/ac/" + "a" * 64, "%ff/ac/" + "a" * 64, "i" * 600 + "/ac/" + "a" * 64, "a%2F%2Fac%2F" + "a" * 64)]
+BAD_KEYS += ["/artifact/webdav/red/" + k for k in ("../x", "a/%2e%2e/x", "a%2F..%2Fx", "a%00b", "a%0ab", "%ff", "x" * 600, "a%2F%2Fb", ".", "%2e")]
+
+
+def test_what_is_no_key_is_told(site):
+    before = site.rows()
+    for path in BAD_KEYS:
+        for method, body in (("PUT", b"x"), ("GET", None), ("HEAD", None)):
+            answer = site.ask(method, path, body)
+            assert answer.status in (400, 404), (method, path, answer)
+            assert method == "HEAD" or len(json.loads(answer.body)["message"]) > 10
+    assert site.rows() == before
+    for path in ("/artifact/ccache/red", "/artifact/other/red/" + "a" * 40, "/artifact", "/artifact/ccache//"):
+        assert site.ask("GET", path).status == 404
+    answer = site.ask("POST", ccache_path(1), b"x")
+    assert answer.status == 405 and "PUT" in answer.headers["Allow"]
+
+
+def test_a_slash_that_is_encoded_is_one(site):
+    """Some clients encode what they need not."""
+    key = hashlib.sha1(b"slash").hexdigest()
+    assert site.ask("PUT", f"/artifact/ccache/red/{key[:2]}%2F{key[2:]}", b"one").status == 200
+    assert site.ask("GET", f"/artifact/ccache/red/{key}").body == b"one"
+    assert site.ask("PUT", "/artifact/webdav/red/a%20b/%C3%A9+", b"two").status == 201
+    assert site.ask("GET", "/artifact//webdav/red/a%20b/%c3%a9%2B").body == b"two"
+
+
+@pytest.mark.parametrize("size", [0, 1, SMALL, SMALL + 1, 65_537, 300_000, 3 * MB])
+def test_what_was_put_is_got(site, size):
+    data = os.urandom(size)
+    n = f"size-{size}-{os.urandom(4).hex()}"
+    assert get(site, n) is None
+    put(site, n, data)
+    answer = site.ask("GET", ccache_path(n))
+    assert (answer.status, answer.body, answer.headers["ETag"]) == (200, data, f'"{sha(data)}"')
+    head = site.ask("HEAD", ccache_path(n))
+    assert (head.status, head.headers["Content-Length"], head.body) == (200, str(size), b"")
+    assert site.ask("GET", ccache_path(n), headers={"If-None-Match": answer.headers["ETag"]}).status == 304
+    if size > 1:
+        part = site.ask("GET", ccache_path(n), headers={"Range": f"bytes=1-{size // 2}"})
+        assert (part.status, part.body) == (206, data[1:size // 2 + 1])
+    put(site, n, data + b"!")  # something else, of another size class perhaps
+    assert get(site, n) == data + b"!"
+    assert site.ask("DELETE", ccache_path(n)).status == 204
+    assert get(site, n) is None
+    assert site.ask("DELETE", ccache_path(n)).status == 404
+
+
+def test_webdav_as_its_clients_ask(site):
+    base = "/artifact/webdav/red/dav"
+    folder = site.ask("PROPFIND", f"{base}/a/b/", headers={"Depth": "0"})
+    assert folder.status == 207 and b"<D:collection/>" in folder.body and b"<D:getlastmodified>" in folder.body
+    assert site.ask("PROPFIND", "/artifact/webdav/red", headers={"Depth": "0"}).status == 207
+    assert site.ask("PROPFIND", f"{base}/a/b").status == 404
+    assert site.ask("MKCOL", f"{base}/a/").status == 201
+    assert site.ask("MKCOL", "/artifact/webdav/red").status == 405
+    assert site.ask("PUT", f"{base}/a/b", b"12345").status == 201
+    assert site.ask("PUT", f"{base}/a/b", b"123456").status == 204
+    file = site.ask("PROPFIND", f"{base}/a/b", b"<?xml version='1.0'?><!DOCTYPE x [<!ENTITY y SYSTEM 'file:///etc/passwd'>]><x>&y;</x>", headers={"Depth": "0"})
+    assert file.status == 207 and b"<D:getcontentlength>6</D:getcontentlength>" in file.body and b"<D:status>HTTP/1.1 200 OK</D:status>" in file.body
+    assert re.search(rb"<D:getlastmodified>\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT<", file.body)
+    assert site.ask("PROPFIND", f"{base}/%3Cx%3E&y/").body.count(b"&amp;y") == 1
+    refused(site.ask("PROPFIND", f"{base}/", headers={"Depth": "infinity"}), 403, "Depth")
+    assert site.ask("PROPFIND", f"{base}/", b"x" * 100_000).status == 413
+    options = site.ask("OPTIONS", f"{base}/a")
+    assert options.status == 200 and "PROPFIND" in options.headers["Allow"]
+    assert site.ask("DELETE", f"{base}/a/b").status == 204
+    assert site.ask("GET", f"{base}/a/b").status == 404
+
+
+def s3_client(site, token="ann", secret=None):
+    return boto3.client("s3", endpoint_url=f"{site.cluster.url}/artifact/s3", aws_access_key_id="stoker", aws_secret_access_key=secret or site.token[token],
+                        aws_session_token=site.token[token], region_name="auto", config=botocore.config.Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0}))
+
+
+def s3_refused(code, call, **kw):
+    with pytest.raises(botocore.exceptions.ClientError) as e:
+        call(**kw)
+    assert code in (e.value.response["Error"]["Code"], str(e.value.response["ResponseMetadata"]["HTTPStatusCode"])), e.value
+
+
+def test_s3_with_a_token(site):
+    s3, data = s3_client(site), os.urandom(100_000)
+    s3.put_object(Bucket="red", Key="s3/x", Body=data)
+    assert s3.get_object(Bucket="red", Key="s3/x")["Body"].read() == data
+    assert s3.head_object(Bucket="red", Key="s3/x")["ContentLength"] == len(data)
+    s3.head_bucket(Bucket="red")
+    assert site.ask("GET", "/artifact/webdav/red/s3/x").body == data
+    s3_refused("NotImplemented", s3.list_objects_v2, Bucket="red")
+    s3_refused("NoSuchKey", s3.get_object, Bucket="red", Key="s3/none")
+    s3_refused("403", s3_client(site, secret="another").get_object, Bucket="red", Key="s3/x")
+    s3_refused("403", s3_client(site, "vic").put_object, Bucket="red", Key="s3/y", Body=b"")
+    s3_refused("404", s3_client(site, "eve").get_object, Bucket="red", Key="s3/x")
+    s3_refused("404", s3_client(site, "eve").put_object, Bucket="red", Key="s3/x", Body=b"")
+    assert s3_client(site, "vic").get_object(Bucket="red", Key="s3/x")["Body"].read() == data
+    answer = site.ask("GET", "/artifact/s3/red/s3/x", token=None)
+    assert answer.status == 403 and b"AccessDenied" in answer.body
+    assert site.ask("GET", "/artifact/s3/red/s3/x", headers={"Authorization": f"Bearer {site.token['ann']}"}).body == data
+    s3.delete_object(Bucket="red", Key="s3/x")
+    s3.delete_object(Bucket="red", Key="s3/x")
+    s3_refused("404", s3.head_object, Bucket="red", Key="s3/x")
+
+
+def test_whose_namespace_it_is(site):
+    put(site, "mine", b"of red")
+    assert get(site, "mine", token="vic") == b"of red"
+    assert get(site, "mine", token="admin") == b"of red"
+    refused(site.ask("PUT", ccache_path("mine"), b"x", token="vic"), 403, "viewer")
+    refused(site.ask("DELETE", ccache_path("mine"), token="vic"), 403)
+    for method, body in (("GET", None), ("PUT", b"x"), ("DELETE", None)):
+        refused(site.ask(method, ccache_path("mine"), body, token="eve"), 404, "red")
+        refused(site.ask(method, ccache_path("mine", "nobodys"), body), 404, "nobodys")
+    assert site.ask("PROPFIND", "/artifact/webdav/red/", token="eve").status == 404
+    assert site.ask("MKCOL", "/artifact/webdav/red/a/", token="vic").status == 403
+    assert site.ask("OPTIONS", "/artifact/webdav/red", token="eve").status == 404
+    assert get(site, "mine") == b"of red"
+    # a user's own is nobody else's; a team's name wins over that of a token
+    for ns in ("ann", "ANN"):
+        assert site.ask("PUT", ccache_path("own", ns), ns.encode()).status == 200
+    assert site.ask("GET", ccache_path("own", "Ann")).body == b"ANN"
+    assert site.ask("GET", ccache_path("own", "ann"), token="bob").status == 404
+    assert site.ask("PUT", ccache_path("own", "blue"), b"x", token="blue").status == 404
+    assert site.ask("PUT", ccache_path("own", "BLUE"), b"x", token="eve").status == 200
+    # without a token, or with one that is none
+    answer = refused(site.ask("GET", ccache_path("mine"), token=None), 401, "Basic")
+    assert {h.split()[0] for h in answer.headers.get_all("WWW-Authenticate")} == {"Bearer", "Basic"}
+    for header in ("Basic", "Basic !", "Basic " + base64.b64encode(b"x").decode(), "Basic " + base64.b64encode(b"x:").decode(), "Basic " + base64.b64encode(b"x:wrong").decode(),
+                   "Basic " + "QUFB" * 2000, "Bearer", "Bearer wrong", "Digest x"):
+        assert site.ask("GET", ccache_path("mine"), headers={"Authorization": header}).status == 401, header
+    assert site.ask("GET", ccache_path("mine"), headers={"Authorization": f"Bearer {site.token['ann']}"}).status == 200
+    # Basic is for tools of builds alone
+    assert site.ask("GET", "/v1/teams").status == 401
+
+
+def test_lengths_that_lie(site):
+    assert refused(site.ask("PUT", ccache_path("chunked"), iter([b"a", b"b"]), headers={"Transfer-Encoding": "chunked"}), 411, "Content-Length")
+    assert get(site, "chunked") is None
+    refused(site.ask("PUT", ac("huge"), None, headers={"Content-Length": str(17 * MB)}), 413, "16")
+    refused(site.ask("PUT", ccache_path("huge"), None, headers={"Content-Length": str(5 << 30)}), 413, "4")
+    for announced, sent in ((10, 5), (SMALL * 3, SMALL), (3 * MB, 2 * MB)):
+        n = f"short-{announced}"
+        with socket.create_connection(site.host.split(":"), timeout=CALL_S) as s:
+            s.sendall(f"PUT {ccache_path(n)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {site.token['ann']}\r\nContent-Length: {announced}\r\n\r\n".encode() + b"x" * sent)
+        time.sleep(0.2)
+        assert get(site, n) is None
+    until(lambda: not list((site.cluster.data / "store/tmp").glob("artifact-*")))
+
+
+def test_many_put_the_same(site):
+    bodies = [os.urandom(size) for size in (100, SMALL * 2, 400_000)]
+    for i, body in enumerate(bodies):
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            assert {a.status for a in pool.map(lambda _: site.ask("PUT", ccache_path(f"same-{i}"), body), range(16))} == {200}
+        assert get(site, f"same-{i}") == body
+    # and each another content: one of them is there, whole
+    others = [os.urandom(SMALL + i) for i in range(16)]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert {a.status for a in pool.map(lambda body: site.ask("PUT", ccache_path("other"), body), others)} == {200}
+    assert get(site, "other") in others
+
+
+# --- faults
+
+
+@pytest.mark.parametrize("label", ["artifact:blob", "artifact:row"])
+def test_the_server_is_killed_in_a_put(empty_cluster, label):
+    data = os.urandom(SMALL * 2)
+    site = Site(begin(empty_cluster))
+    site.cluster.stop()
+    begin(site.cluster, env={"STOKER_CRASH_AT": label})
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        site.ask("PUT", ccache_path(1), data)
+    until(lambda: site.cluster.process.poll() is not None)
+    begin(site.cluster)
+    assert get(site, 1) in (None, data)
+    assert (get(site, 1) == data) == (label == "artifact:row")
+    put(site, 1, data)
+    assert get(site, 1) == data
+
+
+def test_kill_9_while_many_put(empty_cluster):
+    """Whatever is there afterwards is what was put; what was acknowledged is there."""
+    site = Site(begin(empty_cluster))
+    acknowledged = set()
+
+    def put_some(which):
+        with contextlib.suppress(ConnectionError, http.client.HTTPException, OSError):
+            for i in range(which, 4000, 8):
+                if site.ask("PUT", ccache_path(i), body_of(i)).status == 200:
+                    acknowledged.add(i)
+
+    def body_of(i):
+        return hashlib.sha256(b"%d" % i).digest() * (100 if i % 2 else 400)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        tasks = [pool.submit(put_some, w) for w in range(8)]
+        until(lambda: len(acknowledged) > 60)
+        site.cluster.kill()
+        for task in tasks:
+            task.result()
+    begin(site.cluster)
+    for i in range(max(acknowledged) + 50):
+        found = get(site, i)
+        assert found == body_of(i) if i in acknowledged else found in (None, body_of(i)), i
+
+
+def test_damaged_and_lost_content_is_a_miss(empty_cluster):
+    site = Site(begin(empty_cluster))
+    for n, size in (("small", SMALL * 2), ("large", 200_000)):
+        data = os.urandom(size)
+        put(site, n, data)
+        blob = site.cluster.data / f"store/blobs/sha256/{sha(data)[:2]}/{sha(data)}"
+        blob.chmod(0o644)
+        blob.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        assert get(site, n) is None
+        assert not blob.exists()
+        put(site, n, data)
+        assert get(site, n) == data
+        blob.unlink()
+        assert get(site, n) is None
+        put(site, n, data)
+        blob.chmod(0o644)
+        blob.write_bytes(data[:100])
+        assert get(site, n) is None
+    assert site.cluster.log.read_text().count("artifact damaged") == 2
+
+
+def test_a_full_disk(empty_cluster):
+    """It refuses what does not fit, and serves what is there."""
+    c = empty_cluster
+    c.data.mkdir(exist_ok=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "tmpfs", str(c.data)], capture_output=True).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        site = Site(begin(c, "--artifact-bytes", "2GiB"))
+        data = os.urandom(8 * MB)
+        put(site, "first", data)
+        statuses = [site.ask("PUT", ccache_path(i), os.urandom(16 * MB)).status for i in range(30)]
+        assert statuses[0] == 200 and statuses[-1] == 507 and set(statuses) == {200, 507}, statuses
+        assert get(site, "first") == data
+        for i in range(4):
+            assert site.ask("DELETE", ccache_path(i)).status == 204
+        until(lambda: site.ask("PUT", ccache_path("again"), data).status == 200)
+        c.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(c.data)], check=False)
+
+
+# --- room
+
+
+def test_the_least_recently_used_goes(empty_cluster):
+    site = Site(begin(empty_cluster, "--artifact-bytes", "1MiB"))
+    size = 20_000
+    put_all = [put(site, i, b"%05d" % i * (size // 5)) for i in range(40)]
+    assert all(a.status == 200 for a in put_all)
+    for i in range(0, 40, 2):  # the even ones are used
+        assert get(site, i) is not None
+    for i in range(40, 60):
+        put(site, i, b"%05d" % i * (size // 5))
+    there = {i for i in range(60) if get(site, i) is not None}
+    metrics = site.metrics()
+    assert metrics["artifact_bytes"] <= MB and metrics["artifact_evicted_total"] == 60 - len(there)
+    assert set(range(40, 60)) <= there and set(range(0, 40, 2)) <= there, there  # 40 of 20,512 bytes
+    until(lambda: sum(p.stat().st_size for p in site.blobs()) <= MB)  # the disk has it back, too
+    # what was used stays across a restart
+    oldest = min(there)
+    assert get(site, oldest) is not None
+    site.cluster.stop()
+    begin(site.cluster, "--artifact-bytes", "1MiB")
+    for i in range(100, 115):
+        put(site, i, b"%05d" % i * (size // 5))
+    assert get(site, oldest) is not None
+    refused(site.ask("PUT", ccache_path("never"), os.urandom(MB)), 507, "--artifact-bytes")
+    site.cluster.stop()
+    begin(site.cluster, "--artifact-bytes", "100KiB")  # a lower limit counts at once
+    assert site.metrics()["artifact_bytes"] <= 100 << 10
+
+
+def test_who_has_most_loses_first(empty_cluster):
+    site = Site(begin(empty_cluster, "--artifact-bytes", "1MiB"))
+    for i in range(10):
+        assert site.ask("PUT", ccache_path(i, "ann"), os.urandom(20_000)).status == 200
+    for i in range(100):
+        put(site, i, os.urandom(20_000))
+    assert all(site.ask("GET", ccache_path(i, "ann")).status == 200 for i in range(10))
+    assert site.metrics()["artifact_bytes"] <= MB
+    left = [i for i in range(100) if get(site, i) is not None]
+    assert len(left) >= 30 and left == list(range(left[0], 100))
+
+
+def test_eviction_of_many_is_fast(empty_cluster):
+    """Ten thousand small ones, half of which have to go, while others are put."""
+    n, size = 10_000, 600
+    site = Site(begin(empty_cluster, "--artifact-bytes", str(n // 2 * (size + ROW))))
+    slowest = 0
+
+    def put_some(which):
+        nonlocal slowest
+        connection = http.client.HTTPConnection(site.host, timeout=CALL_S)
+        for i in range(which, n, 8):
+            began = time.monotonic()
+            connection.request("PUT", ccache_path(i), hashlib.sha256(b"%d" % i).digest() * (size // 32), {"Authorization": f"Bearer {site.token['ann']}"})
+            reply = connection.getresponse()
+            reply.read()
+            assert reply.status == 200
+            slowest = max(slowest, time.monotonic() - began)
+        connection.close()
+
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for task in [pool.submit(put_some, w) for w in range(8)]:
+            task.result()
+    took = time.monotonic() - began
+    assert slowest < 5 and took < 120, (slowest, took)
+    assert site.metrics()["artifact_bytes"] <= n // 2 * (size + ROW)
+    assert n * 0.4 < len(site.rows()) <= n / 2
+
+
+# --- with an object store
+
+
+@pytest.fixture
+def bucket(minio):  # noqa: F811
+    return minio
+
+
+def test_blobs_are_in_the_object_store(empty_cluster, bucket):
+    """The folder is lost, as with a new machine: what was put is there. Evicted from the bucket, too."""
+    c = empty_cluster
+    start = lambda: c.start(*flags(c, bucket), "--hub-upstream", "off", "--artifact-bytes", "1MiB")  # noqa: E731
+    start()
+    site = Site(c)
+    data = {i: os.urandom(SMALL * 4 + i) for i in range(10)}
+    for i, body in data.items():
+        put(site, i, body)
+    c.stop()
+    shutil.rmtree(c.data / "store")
+    start()
+    for i, body in data.items():
+        assert get(site, i) == body
+    for i in range(100, 180):
+        put(site, i, os.urandom(SMALL * 4))
+    assert get(site, 0) is None and get(site, 179) is not None
+
+    def stored():
+        return sum(o["Size"] for page in bucket.client.get_paginator("list_objects_v2").paginate(Bucket="data") for o in page.get("Contents", []) if "/blobs/" in o["Key"])
+
+    until(lambda: stored() <= MB, deadline=60)
