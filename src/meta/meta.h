@@ -566,7 +566,7 @@ int meta_capacity_put(struct meta *m, const char *team_id, const char *gpu_type,
                       struct err *err) MUST_CHECK;
 
 /* meta_artifacts.c: what tools keep under keys of their own */
-#define META_ARTIFACT_BODY_MAX 4096 /* larger ones are blobs: a row is read whole */
+#define META_ARTIFACT_BODY_MAX 8192 /* larger ones are blobs: a row is read and written whole */
 struct meta_artifact_at {
 	const char *team_id, *owner; /* owner "": the team itself */
 	const char *name;            /* core/artifact.h */

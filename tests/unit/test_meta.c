@@ -1112,6 +1112,8 @@ static void put_artifact(struct place *p, const char *owner, const char *name, c
 	assert_ok(meta_artifact_put(p->m, p->a, &at, &x, was, &p->err), &p->err);
 }
 
+#define LARGE (META_ARTIFACT_BODY_MAX + 1)
+
 static void artifacts_are_kept_by_name(void **state)
 {
 	static const char *const names[] = {"one", "large", "nothing", "large"};
@@ -1129,14 +1131,14 @@ static void artifacts_are_kept_by_name(void **state)
 	put_artifact(p, "", "one", "11", 3, 10, &was);
 	assert_null(was.digest);
 	put_artifact(p, "", "empty", "00", 0, 11, &was);
-	put_artifact(p, "", "large", "22", 5000, 12, &was);
-	put_artifact(p, "ann", "one", "22", 5000, 13, &was);
-	put_artifact(p, "", "one", "33", 6000, 14, &was);
+	put_artifact(p, "", "large", "22", LARGE, 12, &was);
+	put_artifact(p, "ann", "one", "22", LARGE, 13, &was);
+	put_artifact(p, "", "one", "33", LARGE + 1, 14, &was);
 	assert_string_equal(was.digest, "11");
 	assert_true(was.has_body && was.bytes == 3);
 
 	assert_ok(meta_artifact(p->m, p->a, &at, &x, &p->err), &p->err);
-	assert_true(!x.has_body && x.bytes == 6000 && x.used_ms == 14 && x.body.n == 0);
+	assert_true(!x.has_body && x.bytes == LARGE + 1 && x.used_ms == 14 && x.body.n == 0);
 	at.name = "empty";
 	assert_ok(meta_artifact(p->m, p->a, &at, &x, &p->err), &p->err);
 	assert_true(x.has_body && x.body.n == 0);
@@ -1151,8 +1153,8 @@ static void artifacts_are_kept_by_name(void **state)
 	assert_true(n == 1 && strcmp(blob[0], "33") == 0);
 	assert_ok(meta_artifact_spaces(p->m, p->a, &space, &n, &p->err), &p->err);
 	assert_int_equal(n, 2);
-	assert_true(space[0].files == 3 && space[0].bytes == 11000);
-	assert_true(strcmp(space[1].owner, "ann") == 0 && space[1].bytes == 5000);
+	assert_true(space[0].files == 3 && space[0].bytes == 2 * LARGE + 1);
+	assert_true(strcmp(space[1].owner, "ann") == 0 && space[1].bytes == LARGE);
 
 	/* the least recently used first; an earlier use than what is known says nothing */
 	assert_ok(meta_artifacts_used(
