@@ -42,7 +42,7 @@ packages_of() {
 	hub | tools | minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
 	builds) echo "ccache bazel-bootstrap gcc python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
-	bench) echo "bubblewrap python3-venv python3-pip nginx-light curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
+	bench) echo "bubblewrap python3-venv python3-pip nginx-light apache2-utils ccache curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
 	*) say "no group named $1"; exit 2 ;;
 	esac
 }

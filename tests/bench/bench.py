@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 
+import artifacts
 import databases
 import elsewhere
 import line
@@ -492,7 +493,7 @@ class Bench:
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
-        "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "jobs": load.many_jobs,
+        "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "artifacts": artifacts.rows, "jobs": load.many_jobs,
         "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails}
 
 
