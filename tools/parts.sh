@@ -40,7 +40,7 @@ packages_of() {
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
 	hub | tools | minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
-	builds) echo "ccache bazel-bootstrap gcc python3-venv python3-pip" ;;
+	builds) echo "ccache bazel-bootstrap rustc gcc python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light apache2-utils ccache curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
 	*) say "no group named $1"; exit 2 ;;

@@ -15,6 +15,22 @@ const char *const artifact_kind_word[ARTIFACT_KINDS] = {
 	[ARTIFACT_FILE] = "file",
 };
 
+/* How names begin. */
+static const char *const prefix[ARTIFACT_KINDS] = {
+	[ARTIFACT_CCACHE] = "ccache/",
+	[ARTIFACT_ACTION] = "ac/",
+	[ARTIFACT_CONTENT] = "cas/",
+	[ARTIFACT_FILE] = "file/",
+};
+
+enum artifact_kind artifact_kind_of(const char *name)
+{
+	for (unsigned k = 0; k < ARTIFACT_KINDS; k++)
+		if (str_starts(str_of(name), prefix[k]))
+			return (enum artifact_kind)k;
+	return ARTIFACT_FILE;
+}
+
 static int no_key(struct str path, const char *want, struct err *err)
 {
 	return err_set(err, ERR_ARTIFACT_KEY, "\"%.*s\" is no key: %s", (int)MIN(path.n, 200),
@@ -101,7 +117,7 @@ int artifact_ccache_name(struct str path, struct artifact_name *out, struct err 
 		              "ccache asks for 40 hex digits, whole or cut behind the second, or "
 		              "for ac/ and 64 digits",
 		              err);
-	FMT(out->text, "ccache/%s", hex);
+	FMT(out->text, "%s%s", prefix[ARTIFACT_CCACHE], hex);
 	return 0;
 }
 
@@ -128,7 +144,7 @@ void artifact_content_name(const struct digest *sha256, struct artifact_name *ou
 
 	digest_hex(sha256, hex);
 	*out = (struct artifact_name){.kind = ARTIFACT_CONTENT, .sha256 = *sha256};
-	FMT(out->text, "cas/%s", hex);
+	FMT(out->text, "%s%s", prefix[ARTIFACT_CONTENT], hex);
 }
 
 /* Cuts the last part off. */
@@ -167,7 +183,8 @@ int artifact_bazel_name(struct str path, struct artifact_name *out, struct err *
 	}
 	if (!str_eq(which, "ac"))
 		return no_key(path, want, err);
-	FMT(out->text, "ac/%.*s%s%.*s", STR_ARG(rest), rest.n > 0 ? "/" : "", STR_ARG(hex));
+	FMT(out->text, "%s%.*s%s%.*s", prefix[ARTIFACT_ACTION], STR_ARG(rest),
+	    rest.n > 0 ? "/" : "", STR_ARG(hex));
 	return 0;
 }
 
@@ -179,6 +196,6 @@ int artifact_file_name(struct str path, struct artifact_name *out, struct err *e
 		               "the key is no plain path of at most %d bytes: no empty part, . or "
 		               "..; UTF-8, no control characters",
 		               ARTIFACT_PATH_MAX);
-	FMT(out->text, "file/%.*s", STR_ARG(path));
+	FMT(out->text, "%s%.*s", prefix[ARTIFACT_FILE], STR_ARG(path));
 	return 0;
 }

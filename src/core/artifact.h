@@ -33,6 +33,7 @@ struct artifact_name {
 int artifact_ccache_name(struct str path, struct artifact_name *out, struct err *err) MUST_CHECK;
 int artifact_bazel_name(struct str path, struct artifact_name *out, struct err *err) MUST_CHECK;
 int artifact_file_name(struct str path, struct artifact_name *out, struct err *err) MUST_CHECK;
+enum artifact_kind artifact_kind_of(const char *name); /* of a name that these have made */
 /* Content that an action names. */
 void artifact_content_name(const struct digest *sha256, struct artifact_name *out);
 

@@ -164,6 +164,7 @@ struct model_ref { /* what is kept by content is named by one of these */
 
 struct model_artifact { /* see core/artifact.h */
 	int64_t seq;
+	const char *name;
 	const char *digest; /* 64 hex */
 	uint64_t bytes;
 	int64_t created_ms, used_ms;

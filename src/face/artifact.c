@@ -147,10 +147,16 @@ static int bazel_put(struct request *rq, struct err *err)
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
+static int status_of(const struct err *err)
+{
+	if (err->id == ERR_LENGTH_REQUIRED)
+		return 411;
+	return err->code == ERR_BUSY ? 503 : err_info(err)->http; /* 429 ends some tools' writing */
+}
+
 static void error_reply(struct request *rq, const struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT(ERROR_MAX);
-	int status = err->id == ERR_LENGTH_REQUIRED ? 411 : err_info(err)->http;
 	struct js js;
 
 	if (err->code == ERR_AUTH) /* beside Bearer: what tools of builds know */
@@ -160,7 +166,7 @@ static void error_reply(struct request *rq, const struct err *err)
 	js_kv(&js, "message", err->msg);
 	js_kv_err(&js, "error", err);
 	js_close(&js);
-	(void)reply_json(rq, status, &body);
+	(void)reply_json(rq, status_of(err), &body);
 }
 
 #define CCACHE "/artifact/ccache/{namespace}/{key...}"

@@ -87,7 +87,7 @@ struct standby_row { /* a server that waits to lead */
 struct artifact_counts { /* since the server was started; by enum artifact_kind */
 	uint64_t hits[ARTIFACT_KINDS], misses[ARTIFACT_KINDS], stored[ARTIFACT_KINDS];
 	uint64_t bytes_out[ARTIFACT_KINDS], bytes_in[ARTIFACT_KINDS];
-	uint64_t evicted, evicted_bytes;
+	uint64_t evicted[ARTIFACT_KINDS], evicted_bytes[ARTIFACT_KINDS];
 	uint64_t bytes, budget; /* now */
 };
 

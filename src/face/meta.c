@@ -146,6 +146,8 @@ static void artifact_metrics(struct buf *out, const struct artifact_counts *c)
 		{"artifact_stored_total", "Artifacts that they stored.", c->stored},
 		{"artifact_sent_bytes_total", "Bytes of those that they got.", c->bytes_out},
 		{"artifact_stored_bytes_total", "Bytes of those that they stored.", c->bytes_in},
+		{"artifact_evicted_total", "Artifacts evicted.", c->evicted},
+		{"artifact_evicted_bytes_total", "Bytes that this freed.", c->evicted_bytes},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -157,8 +159,6 @@ static void artifact_metrics(struct buf *out, const struct artifact_counts *c)
 	}
 	one(out, "artifact_bytes", "What all artifacts take.", (double)c->bytes);
 	one(out, "artifact_budget_bytes", "Their limit.", (double)c->budget);
-	total(out, "artifact_evicted_total", "Artifacts evicted.", c->evicted);
-	total(out, "artifact_evicted_bytes_total", "Bytes that this freed.", c->evicted_bytes);
 }
 
 static int metrics(struct request *rq, struct err *err)

@@ -4,7 +4,7 @@
  */
 #include "meta/meta_impl.h"
 
-#define COLUMNS "seq, digest, bytes, created_ms, used_ms, body IS NOT NULL"
+#define COLUMNS "seq, name, digest, bytes, created_ms, used_ms, body IS NOT NULL"
 #define AT "team_id = ? AND owner = ? AND name = ?"
 #define AT_ARGS(at) db_text((at)->team_id), db_text((at)->owner), db_text((at)->name)
 
@@ -13,6 +13,7 @@ static void brief_row(struct db_rows *r, void *item)
 	struct model_artifact *x = item;
 
 	x->seq = db_get_int(r);
+	x->name = db_get_text(r);
 	x->digest = db_get_text(r);
 	x->bytes = db_get_u64(r);
 	x->created_ms = db_get_int(r);

@@ -65,6 +65,9 @@ class Site:
         text = self.cluster.api("GET", "/metrics", raw=True)[1].decode()
         return {name: float(value) for name, value in re.findall(r"^stoker_(artifact_\S+) (\S+)$", text, re.M)}
 
+    def count(self, what, kind="ccache"):
+        return self.metrics()[f'artifact_{what}{{kind="{kind}"}}']
+
     def rows(self, what="name"):
         import sqlite3
         with contextlib.closing(sqlite3.connect(f"file:{self.cluster.data}/stoker.db?mode=ro", uri=True)) as db:
@@ -154,6 +157,7 @@ def test_ccache_finds_what_another_one_has_compiled(empty_cluster, tmp_path):
         assert ccache_build(site, tmp_path / f"viewer-{layout}", layout, token="vic") == (n, 0)
     assert site.metrics()["artifact_bytes"] == held["artifact_bytes"]
     assert len(site.rows()) == 2 * n  # what a file includes, and what it becomes
+    assert site.count("hits_total") == 2 * 2 * n * len(LAYOUTS) and site.count("stored_total") == 2 * n and site.count("misses_total") >= n
 
 
 def test_who_may_only_read_compiles_without_storing(empty_cluster, tmp_path):
@@ -221,7 +225,6 @@ def test_sccache_by_webdav_and_by_s3(empty_cluster, tmp_path):
         assert reads.build().stats() == (n, 0, 0)
 
 
-@pytest.mark.skipif(shutil.which("cargo") is None and shutil.which("rustc") is None, reason="there is no Rust")
 def test_sccache_compiles_rust(site, tmp_path):
     (tmp_path / "lib.rs").write_text("pub fn seven() -> u32 { 7 }\n")
     for i, wanted in enumerate([(0, 1, 0), (1, 0, 0)]):
@@ -286,7 +289,6 @@ def test_bazel_builds_once(empty_cluster, tmp_path):
     assert bazel_build(site, tmp_path / "c", "red") == 2
     assert blob.is_file()
     assert bazel_build(site, tmp_path / "d", "red/instance") == 0  # another instance knows none of them
-    assert bazel_build(site, tmp_path / "e", "red/instance") == 3
 
 
 # --- the protocols, without their tools
@@ -636,7 +638,7 @@ def test_the_least_recently_used_goes(empty_cluster):
         put(site, i, b"%05d" % i * (size // 5))
     there = {i for i in range(60) if get(site, i) is not None}
     metrics = site.metrics()
-    assert metrics["artifact_bytes"] <= MB and metrics["artifact_evicted_total"] == 60 - len(there)
+    assert metrics["artifact_bytes"] <= MB and site.count("evicted_total") == 60 - len(there)
     assert set(range(40, 60)) <= there and set(range(0, 40, 2)) <= there, there  # 40 of 20,512 bytes
     until(lambda: sum(p.stat().st_size for p in site.blobs()) <= MB)  # the disk has it back, too
     # what was used stays across a restart

@@ -22,7 +22,9 @@ static void check(name_fn *fn, const struct row *row, size_t n)
 
 		assert_row((rc == 0) == (row[i].name != NULL), row[i].path);
 		if (rc == 0)
-			assert_row(strcmp(name.text, row[i].name) == 0, row[i].path);
+			assert_row(strcmp(name.text, row[i].name) == 0 &&
+			                   artifact_kind_of(name.text) == name.kind,
+			           row[i].path);
 		else
 			assert_row(err.id == ERR_ARTIFACT_KEY, row[i].path);
 	}

@@ -46,7 +46,7 @@ struct artifacts {
 	int64_t collect_ms; /* not before; of the keeper; monotonic */
 	atomic_uint_least64_t hits[ARTIFACT_KINDS], misses[ARTIFACT_KINDS], stored[ARTIFACT_KINDS];
 	atomic_uint_least64_t bytes_out[ARTIFACT_KINDS], bytes_in[ARTIFACT_KINDS];
-	atomic_uint_least64_t evicted, evicted_bytes;
+	atomic_uint_least64_t evicted[ARTIFACT_KINDS], evicted_bytes[ARTIFACT_KINDS];
 };
 
 /* ---- use ----------------------------------------------------------------------------------- */
@@ -165,6 +165,16 @@ struct cut {
 	uint64_t files, bytes;
 };
 
+static void note_evicted(struct app *app, const struct model_artifact *x)
+{
+	enum artifact_kind kind = artifact_kind_of(x->name);
+
+	atomic_fetch_add(&app->artifacts->evicted[kind], 1);
+	atomic_fetch_add(&app->artifacts->evicted_bytes[kind], x->bytes);
+	if (!x->has_body)
+		artifact_dropped(app, x->digest);
+}
+
 /* A batch of the oldest; *left: how much is still too much. */
 static int cut_some(struct cut *c, const struct meta_artifact_space *s, uint64_t *left,
                     struct err *err)
@@ -186,8 +196,7 @@ static int cut_some(struct cut *c, const struct meta_artifact_space *s, uint64_t
 	if (meta_artifacts_del(c->app->meta, x, take, err) < 0)
 		return -1;
 	for (size_t i = 0; i < take; i++)
-		if (!x[i].has_body)
-			artifact_dropped(c->app, x[i].digest);
+		note_evicted(c->app, &x[i]);
 	atomic_fetch_sub(&c->app->artifacts->bytes, (int64_t)bytes);
 	c->files += take;
 	c->bytes += bytes;
@@ -222,8 +231,6 @@ static int evict(struct app *app, struct err *err)
 			if (cut_some(&c, &s[i], &left, err) < 0)
 				return -1;
 	}
-	atomic_fetch_add(&all->evicted, c.files);
-	atomic_fetch_add(&all->evicted_bytes, c.bytes);
 	log_info("artifacts evicted: files=%" PRIu64 " size=%s", c.files,
 	         units_show_bytes(c.bytes, much));
 	loop_kick(all->keeper);
@@ -430,8 +437,6 @@ void artifact_counts(struct app *app, struct artifact_counts *out)
 	int64_t bytes = atomic_load(&all->bytes);
 
 	*out = (struct artifact_counts){
-		.evicted = atomic_load(&all->evicted),
-		.evicted_bytes = atomic_load(&all->evicted_bytes),
 		.bytes = bytes > 0 && bytes < UNKNOWN / 2 ? (uint64_t)bytes : 0,
 		.budget = app->set.artifact_bytes,
 	};
@@ -441,5 +446,7 @@ void artifact_counts(struct app *app, struct artifact_counts *out)
 		out->stored[i] = atomic_load(&all->stored[i]);
 		out->bytes_out[i] = atomic_load(&all->bytes_out[i]);
 		out->bytes_in[i] = atomic_load(&all->bytes_in[i]);
+		out->evicted[i] = atomic_load(&all->evicted[i]);
+		out->evicted_bytes[i] = atomic_load(&all->evicted_bytes[i]);
 	}
 }
