@@ -1,10 +1,10 @@
 /*
  * meta_artifacts.c - artifacts: by namespace and name, small content itself, or the digest of a
- * blob. A namespace is a team, or in it a user. Rows without a body are roots of collection.
+ * blob. A namespace is a team, or in it a user. Rows that name a blob are roots of collection.
  */
 #include "meta/meta_impl.h"
 
-#define COLUMNS "seq, name, digest, bytes, created_ms, used_ms, body IS NOT NULL"
+#define COLUMNS "seq, name, digest, bytes, created_ms, used_ms, in_row"
 #define AT "team_id = ? AND owner = ? AND name = ?"
 #define AT_ARGS(at) db_text((at)->team_id), db_text((at)->owner), db_text((at)->name)
 
@@ -55,32 +55,31 @@ int meta_artifacts_of(struct meta *m, struct arena *a, const struct meta_artifac
 	return meta_list(m, a, sql, v, COUNT(v), sizeof(**out), brief_row, out, n, err);
 }
 
-#define PUT(body)                                                                                  \
-	"INSERT INTO artifacts (team_id, owner, name, digest, bytes, created_ms, used_ms, body)"   \
-	" VALUES (?, ?, ?, ?, ?, ?, ?, " body ")"                                                  \
-	" ON CONFLICT (team_id, owner, name) DO UPDATE SET digest = excluded.digest,"              \
-	" bytes = excluded.bytes, created_ms = excluded.created_ms,"                               \
-	" used_ms = excluded.used_ms, body = excluded.body"
-
 static int put_once(struct meta *m, struct arena *a, const struct meta_artifact_at *at,
                     const struct model_artifact *x, struct model_artifact *was, struct err *err)
 {
-	const struct db_val v[] = {AT_ARGS(at),           db_text(x->digest), db_u64(x->bytes),
-	                           db_int(x->created_ms), db_int(x->used_ms), db_blob(x->body)};
 	AUTO_DB_TX struct db_tx tx = {0};
 
 	assert(x->has_body == (x->body.n == x->bytes && x->bytes <= META_ARTIFACT_BODY_MAX));
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0)
 		return -1;
-	if (meta_one_in(&tx, a, "SELECT " COLUMNS " FROM artifacts WHERE " AT, v, 3, brief_row, was,
-	                ERR_ARTIFACT_NOT_FOUND, err) < 0) {
+	if (meta_one_in(&tx, a, "SELECT " COLUMNS " FROM artifacts WHERE " AT, DB_ARGS(AT_ARGS(at)),
+	                brief_row, was, ERR_ARTIFACT_NOT_FOUND, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		*was = (struct model_artifact){0};
 	}
-	if (x->has_body ? db_exec(&tx, PUT("?"), v, COUNT(v), NULL, err) < 0
-	                : db_exec(&tx, PUT("NULL"), v, COUNT(v) - 1, NULL, err) < 0)
+	if (db_exec(&tx,
+	            "INSERT INTO artifacts (team_id, owner, name, digest, bytes, created_ms,"
+	            " used_ms, in_row, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	            " ON CONFLICT (team_id, owner, name) DO UPDATE SET digest = excluded.digest,"
+	            " bytes = excluded.bytes, created_ms = excluded.created_ms,"
+	            " used_ms = excluded.used_ms, in_row = excluded.in_row, body = excluded.body",
+	            DB_ARGS(AT_ARGS(at), db_text(x->digest), db_u64(x->bytes),
+	                    db_int(x->created_ms), db_int(x->used_ms), db_int(x->has_body),
+	                    db_blob(x->body)),
+	            NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -186,7 +185,7 @@ int meta_artifact_blobs(struct meta *m, struct arena *a, const char *after, size
                         const char ***out, size_t *n, struct err *err)
 {
 	return meta_list(m, a,
-	                 "SELECT DISTINCT digest FROM artifacts WHERE body IS NULL AND digest > ?"
+	                 "SELECT DISTINCT digest FROM artifacts WHERE in_row = 0 AND digest > ?"
 	                 " ORDER BY digest LIMIT ?",
 	                 DB_ARGS(db_text(after), db_u64(limit)), sizeof(**out), digest_row, out, n,
 	                 err);

@@ -279,17 +279,17 @@ static const char version_19[] =
 	" key TEXT PRIMARY KEY,"
 	" repo_id TEXT NOT NULL REFERENCES repos(id) ON DELETE CASCADE) STRICT;";
 
-/* What compilers and build tools keep under keys of their own (meta_artifacts.c). A row without a
- * body names a blob, and is a root of it as a ref is one of a manifest. owner "": the team's. */
+/* What compilers and build tools keep under keys of their own (meta_artifacts.c). One that is not
+ * in_row names a blob, and is a root of it as a ref is one of a manifest. owner "": the team's. */
 static const char version_20[] =
 	"CREATE TABLE artifacts ("
 	" seq INTEGER PRIMARY KEY AUTOINCREMENT,"
 	" team_id TEXT NOT NULL REFERENCES teams(id) ON DELETE CASCADE, owner TEXT NOT NULL,"
 	" name TEXT NOT NULL, digest TEXT NOT NULL, bytes INTEGER NOT NULL,"
-	" created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL, body BLOB,"
-	" UNIQUE (team_id, owner, name)) STRICT;"
+	" created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL, in_row INTEGER NOT NULL,"
+	" body BLOB NOT NULL, UNIQUE (team_id, owner, name)) STRICT;"
 	"CREATE INDEX artifacts_used ON artifacts(team_id, owner, used_ms, bytes);"
-	"CREATE INDEX artifacts_files ON artifacts(digest) WHERE body IS NULL;";
+	"CREATE INDEX artifacts_files ON artifacts(digest) WHERE in_row = 0;";
 
 /* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
  * these: their tables are empty then. */

@@ -18,7 +18,7 @@ import boto3
 import botocore.config
 import botocore.exceptions
 import pytest
-from conftest import CALL_S, CLUSTER, PARTS, new_cluster, until
+from conftest import CALL_S, CLUSTER, PARTS, STOKER, new_cluster, until
 from postgres import server, target  # noqa: F401
 from s3 import flags, minio  # noqa: F401
 
@@ -732,6 +732,19 @@ def test_rows_in_postgres(empty_cluster, server, target):  # noqa: F811
     server.start()
     until(lambda: site.ask("GET", ccache_path(0)).status == 200)
     assert site.ask("GET", ac(1)).status == 200
+
+
+def test_rows_are_moved(empty_cluster, server, target):  # noqa: F811
+    site = Site(begin(empty_cluster))
+    data = {i: os.urandom(size) for i, size in enumerate((0, 100, SMALL, SMALL + 1, 100_000))}
+    for i, body in data.items():
+        put(site, i, body)
+    site.cluster.stop()
+    subprocess.run([STOKER, "server", "--move-database", f"sqlite:{site.cluster.data}/stoker.db", target], env=site.cluster.environment(**server.env), check=True, timeout=CALL_S)
+    begin(site.cluster, "--database", target, env=server.env)
+    for i, body in data.items():
+        assert get(site, i) == body
+        put(site, i, body + b"!")
 
 
 # --- with an object store
