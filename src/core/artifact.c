@@ -199,3 +199,24 @@ int artifact_file_name(struct str path, struct artifact_name *out, struct err *e
 	FMT(out->text, "%s%.*s", prefix[ARTIFACT_FILE], STR_ARG(path));
 	return 0;
 }
+
+static int most_last(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+uint64_t artifact_level(uint64_t *takes, size_t n, uint64_t fit)
+{
+	if (n > 0)
+		qsort(takes, n, sizeof(*takes), most_last);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t share = fit / (n - i);
+
+		if (takes[i] > share)
+			return share; /* and so have all that follow */
+		fit -= takes[i];
+	}
+	return UINT64_MAX;
+}

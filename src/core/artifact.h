@@ -37,4 +37,8 @@ enum artifact_kind artifact_kind_of(const char *name); /* of a name that these h
 /* Content that an action names. */
 void artifact_content_name(const struct digest *sha256, struct artifact_name *out);
 
+/* The most that each of n may have, so that they fit together and those that have less keep all of
+ * it; UINT64_MAX: they fit as they are. Sorts them. */
+uint64_t artifact_level(uint64_t *takes, size_t n, uint64_t fit);
+
 #endif

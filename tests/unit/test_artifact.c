@@ -119,7 +119,38 @@ static void file_paths(void **state UNUSED)
 	assert_err(artifact_file_name(str_n("a\0b", 3), &name, &err), &err, ERR_ARTIFACT_KEY, "");
 }
 
+/* Who has less than the level loses nothing, and with the others cut to it all fit. */
+static void one_level_for_all(void **state UNUSED)
+{
+	static const struct {
+		const char *name;
+		uint64_t takes[4];
+		size_t n;
+		uint64_t fit, level;
+	} rows[] = {
+		{"nobody", {0}, 0, 0, UINT64_MAX},
+		{"they fit", {40, 30, 30}, 3, 100, UINT64_MAX},
+		{"one", {101}, 1, 100, 100},
+		{"one has most", {10, 200, 20}, 3, 100, 70},
+		{"two have most", {90, 10, 80}, 3, 100, 45},
+		{"all alike", {50, 50, 50, 50}, 4, 100, 25},
+		{"nothing fits", {1, 2}, 2, 0, 0},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		uint64_t takes[4], sum = 0;
+
+		memcpy(takes, rows[i].takes, sizeof(takes));
+		assert_row(artifact_level(takes, rows[i].n, rows[i].fit) == rows[i].level,
+		           rows[i].name);
+		for (size_t k = 0; k < rows[i].n; k++)
+			sum += MIN(takes[k], rows[i].level);
+		assert_row(sum <= rows[i].fit, rows[i].name);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(one_level_for_all),
 	cmocka_unit_test(ccache_keys),
 	cmocka_unit_test(bazel_keys),
 	cmocka_unit_test(file_paths),

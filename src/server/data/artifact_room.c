@@ -138,28 +138,6 @@ static uint64_t takes(const struct meta_artifact_space *s)
 	return s->bytes + ARTIFACT_ROW * s->files;
 }
 
-static int most_last(const void *a, const void *b)
-{
-	uint64_t x = takes(a), y = takes(b);
-
-	return (x > y) - (x < y);
-}
-
-/* What none may have more than, so that all fit. Sorts them. */
-static uint64_t level_of(struct meta_artifact_space *s, size_t n, uint64_t fit)
-{
-	if (n > 0)
-		qsort(s, n, sizeof(*s), most_last);
-	for (size_t i = 0; i < n; i++) {
-		uint64_t share = fit / (n - i);
-
-		if (takes(&s[i]) > share)
-			return share; /* and so have all that follow */
-		fit -= takes(&s[i]);
-	}
-	return UINT64_MAX;
-}
-
 struct cut {
 	struct app *app;
 	uint64_t files, bytes;
@@ -206,7 +184,7 @@ static int cut_some(struct cut *c, const struct meta_artifact_space *s, uint64_t
 
 static int evict(struct app *app, struct err *err)
 {
-	uint64_t budget = app->set.artifact_bytes, fit = artifact_bytes_most(app), level, sum = 0;
+	uint64_t budget = app->set.artifact_bytes, level, sum = 0, *took;
 	AUTO_ARENA struct arena *a = arena_new();
 	struct artifacts *all = app->artifacts;
 	struct meta_artifact_space *s = NULL;
@@ -217,13 +195,16 @@ static int evict(struct app *app, struct err *err)
 
 	if (meta_artifact_spaces(app->meta, a, &s, &n, err) < 0)
 		return -1;
-	for (size_t i = 0; i < n; i++)
-		sum += takes(&s[i]);
+	took = ARENA_ARRAY(a, uint64_t, n + 1);
+	for (size_t i = 0; i < n; i++) {
+		took[i] = takes(&s[i]);
+		sum += took[i];
+	}
 	atomic_fetch_add(&all->bytes, (int64_t)sum - counted);
 	if (sum <= budget)
 		return 0;
 	write_used(app);
-	level = level_of(s, n, fit);
+	level = artifact_level(took, n, artifact_bytes_most(app));
 	for (size_t i = 0; i < n; i++) {
 		uint64_t left = takes(&s[i]) > level ? takes(&s[i]) - level : 0;
 
