@@ -159,52 +159,70 @@ static int open_blob(struct app *app, const struct digest *d, uint64_t size, int
 	return 0;
 }
 
-/* Damaged content leaves the store. */
-static int damaged(const struct ask *ask, const struct meta_artifact_at *at,
-                   const struct model_artifact *x, const struct digest *d, struct err *err)
-{
-	if (!x->has_body && blobs_quarantine(ask->app->blobs, d, err) < 0)
-		return -1;
-	log_error("artifact damaged: name=%s digest=%s", at->name, x->digest);
-	return forget(ask, at, x, "its content is not what was stored", err);
-}
+enum content { CONTENT_WHOLE, CONTENT_GONE, CONTENT_DAMAGED };
 
-/* All of it, verified, in the arena; or, above `most`, an open file that was verified. */
-static int open_content(const struct ask *ask, const struct meta_artifact_at *at,
-                        const struct model_artifact *x, uint64_t most, struct str *body, int *fd,
-                        struct err *err)
+/* All of it in the arena; or, above `most`, an open file. */
+static int look_at(const struct ask *ask, const struct model_artifact *x, const struct digest *want,
+                   uint64_t most, struct str *body, int *fd, enum content *found, struct err *err)
 {
 	AUTO_FD int file = -1;
-	struct digest want, is;
 	uint64_t size = x->bytes;
+	struct digest is;
 
-	*fd = -1;
-	if (digest_parse(str_of(x->digest), &want, err) < 0)
-		return -1;
+	*found = CONTENT_GONE;
 	if (x->has_body) {
 		*body = x->body;
-	} else {
-		if (open_blob(ask->app, &want, x->bytes, &file, err) < 0)
-			return -1;
-		if (file < 0)
-			return forget(ask, at, x, "its content is gone", err);
-	}
-	if (!x->has_body && size <= most) {
+		is = hash_sha256(body->p, body->n);
+	} else if (open_blob(ask->app, want, size, &file, err) < 0) {
+		return -1;
+	} else if (file < 0) {
+		return 0;
+	} else if (size <= most) {
 		char *p = arena_alloc(ask->a, (size_t)size + 1);
 
 		if (fs_pread_all(file, p, (size_t)size, 0, err) < 0)
 			return -1;
 		*body = str_n(p, (size_t)size);
-	}
-	if (x->has_body || size <= most)
-		is = hash_sha256(body->p, body->n);
-	else if (hash_fd(file, &is, &size, err) < 0)
-		return -1;
-	if (!digest_same(&is, &want))
-		return damaged(ask, at, x, &want, err);
-	if (!x->has_body && size > most)
+		is = hash_sha256(p, (size_t)size);
+	} else {
+		if (hash_fd(file, &is, &size, err) < 0)
+			return -1;
 		*fd = TAKE_FD(file);
+	}
+	*found = digest_same(&is, want) ? CONTENT_WHOLE : CONTENT_DAMAGED;
 	return 0;
+}
+
+/* The same, verified. What is damaged leaves the folder, and may be in the object store; what is
+ * nowhere any more is forgotten. */
+static int open_content(const struct ask *ask, const struct meta_artifact_at *at,
+                        const struct model_artifact *x, uint64_t most, struct str *body, int *fd,
+                        struct err *err)
+{
+	enum content found = CONTENT_DAMAGED;
+	struct app *app = ask->app;
+	struct digest want;
+
+	*fd = -1;
+	if (digest_parse(str_of(x->digest), &want, err) < 0)
+		return -1;
+	for (int tries = 0; tries < 2 && found == CONTENT_DAMAGED; tries++) {
+		if (look_at(ask, x, &want, most, body, fd, &found, err) < 0)
+			return -1;
+		if (found == CONTENT_WHOLE)
+			return 0;
+		if (*fd >= 0)
+			(void)close(*fd);
+		*fd = -1;
+		if (found == CONTENT_GONE)
+			break;
+		log_error("artifact damaged: name=%s digest=%s", at->name, x->digest);
+		if (x->has_body)
+			break;
+		if (blobs_quarantine(app->blobs, &want, err) < 0)
+			return -1;
+	}
+	return forget(ask, at, x, "its content is damaged or gone", err);
 }
 
 /* Whole, whatever its size. */
