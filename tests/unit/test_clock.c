@@ -95,10 +95,30 @@ static void test_fake(void **state)
 	assert_true(clock_wall_ms() >= real);
 }
 
+/* What a reply's header says is read back as the same second. */
+static void test_http(void **state UNUSED)
+{
+	static const int64_t times[] = {0, 10000, 951782400000, 1709164800000, 4102444799000};
+	char text[CLOCK_HTTP_CAP];
+	struct err err = {0};
+
+	for (size_t i = 0; i < COUNT(times); i++) {
+		int64_t back = BAD;
+
+		clock_http(times[i] + 999, text);
+		assert_ok(clock_parse(str_of(text), &back, &err), &err);
+		assert_true(back == times[i]);
+	}
+	clock_http(1709164800000, text);
+	assert_string_equal(text, "Thu, 29 Feb 2024 00:00:00 GMT");
+	clock_http(-1, text);
+	assert_string_equal(text, "Thu, 01 Jan 1970 00:00:00 GMT");
+	clock_http(INT64_MAX, text); /* whatever it says, it fits */
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_parse),
-	cmocka_unit_test(test_iso),
-	cmocka_unit_test(test_times_of_files),
+	cmocka_unit_test(test_http), cmocka_unit_test(test_parse),
+	cmocka_unit_test(test_iso),  cmocka_unit_test(test_times_of_files),
 	cmocka_unit_test(test_fake),
 };
 
