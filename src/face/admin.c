@@ -328,6 +328,8 @@ static SHOWN(job_counts, NULL, shown_status, STATUS(R_U64, "active", jobs_active
              STATUS(R_U64, "pending", jobs_pending));
 static SHOWN(node_cache, NULL, shown_status, STATUS(R_U64, "bytes", node_cache_bytes),
              STATUS(R_U64, "budget", node_cache_budget));
+static SHOWN(artifacts, NULL, shown_status, STATUS(R_U64, "bytes", artifacts.bytes),
+             STATUS(R_U64, "budget", artifacts.budget));
 /* now: `stoker doctor` compares clocks. */
 SHOWN(status, "Status", shown_status, STATUS(R_TEXT, "version", version),
       ROW_AS(shown_status, R_TIME, "now", now_ms),
@@ -341,7 +343,8 @@ SHOWN(status, "Status", shown_status, STATUS(R_TEXT, "version", version),
       ROW_PART(R_NULL, "standby_gone", standby_gone),
       ROW_PART_IF(shown_status, "jobs", has_jobs, job_counts),
       STATUS(R_U64, "mirror_bytes", mirror_bytes), STATUS(R_U64, "mirror_budget", mirror_budget),
-      STATUS(R_U64, "mirror_reserved", mirror_reserved), ROW_PART(0, "node_cache", node_cache));
+      STATUS(R_U64, "mirror_reserved", mirror_reserved), ROW_PART(0, "node_cache", node_cache),
+      ROW_PART(0, "artifacts", artifacts));
 
 static int status_show(struct request *rq, struct err *err)
 {

@@ -652,7 +652,8 @@ def test_the_least_recently_used_goes(empty_cluster):
     refused(site.ask("PUT", ccache_path("never"), os.urandom(MB)), 507, "--artifact-bytes")
     site.cluster.stop()
     begin(site.cluster, "--artifact-bytes", "100KiB")  # a lower limit counts at once
-    assert site.metrics()["artifact_bytes"] <= 100 << 10
+    shown = site.cluster.api("GET", "/v1/status")[1]["artifacts"]
+    assert shown == {"bytes": int(site.metrics()["artifact_bytes"]), "budget": 100 << 10} and shown["bytes"] <= 100 << 10
 
 
 def test_who_has_most_loses_first(empty_cluster):
