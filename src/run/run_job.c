@@ -615,7 +615,6 @@ static void sync_checkpoints(struct run *r)
 	if (r->ship == NULL)
 		return;
 	logs_message(r->logs, "Job has exited. Syncing checkpoints...");
-	report_stage(r->report, STAGE_SYNC);
 	r->end.synced = ship_finish(r->ship, ok);
 	if (!r->end.synced)
 		logs_message(r->logs, "some checkpoint files were not uploaded");
@@ -677,7 +676,8 @@ static void run_commands(struct run *r)
 	err_clear(&err);
 	write_record(r);
 	run_crash_at("recorded");
-	report_stage(r->report, STAGE_SYNC);
+	if (r->harvest != NULL || r->ship != NULL)
+		report_stage(r->report, STAGE_SYNC);
 	report_desired(r->report, &o);
 	harvest_finish(TAKE(r->harvest), r->code == 0 && r->end.end == JOB_END_EXIT, o.now);
 	sync_checkpoints(r);
