@@ -74,6 +74,7 @@ struct compile_file {
 	struct str text; /* of what compile_cache_wants_text() names; empty: it was not read */
 	bool take;       /* it is whole, and worth keeping */
 	enum compile_left left;
+	size_t unit; /* files of one number are one compilation: all of them go, or none */
 };
 #define COMPILE_TEXT_MAX ((size_t)1 << 20)
 /* Does the sift look into this file, to see what belongs to it? Without its text it goes by names.
@@ -84,6 +85,14 @@ bool compile_cache_wants_text(enum compile_kind kind, const char *path);
  * what a compiler rewrites in place are never taken. now_ms 0: nobody writes any more. */
 void compile_cache_sift(enum compile_kind kind, struct compile_file *file, size_t n,
                         int64_t now_ms);
+/* Such a file names its neighbours by absolute paths; in another place than it was written in, the
+ * compiler would not find them. *out gets the text for the place `root` of the cache. False: it is
+ * no such file, or cannot be read; its text stays as it is. */
+bool compile_cache_move(enum compile_kind kind, const char *path, struct str text, const char *root,
+                        struct buf *out);
+/* Is this file to be written after all others of its cache? Readers take it for the sign that they
+ * are there. */
+bool compile_cache_is_sign(const char *path);
 /* Of files whose content can be judged: is it what its name promises, or a whole frame? Those of
  * other kinds always are. */
 bool compile_cache_is_whole(enum compile_kind kind, const char *path, struct str content);

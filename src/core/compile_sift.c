@@ -6,7 +6,7 @@
 
 #define SETTLE_MS 5000 /* a file that was written to later may not be whole */
 #define TRITON_GROUP "__grp__"
-#define TEXT_DEPTH "child_paths"
+#define TRITON_CHILDREN "child_paths"
 
 /* What a file is to its group. */
 enum role {
@@ -18,6 +18,7 @@ enum role {
 };
 
 struct group {
+	size_t number;
 	unsigned has;
 	bool torn;
 	int64_t newest_ms, result_ms, object_ms;
@@ -244,17 +245,57 @@ bool compile_cache_wants_text(enum compile_kind kind, const char *path)
 	       str_starts(str_of(name_of(path)), TRITON_GROUP);
 }
 
-/* {"child_paths": {NAME: PATH}}: all of these are beside it. */
-static bool lists_what_is_there(struct sift *s, const struct compile_file *f)
+bool compile_cache_is_sign(const char *path)
 {
-	const char *folder = folder_of(s->a, f->path);
+	const char *name = name_of(path);
+
+	return strcmp(name, "model.done") == 0 || str_starts(str_of(name), TRITON_GROUP);
+}
+
+/* {"child_paths": {NAME: PATH}}; NULL: it is no such text. */
+static const struct doc *children_of(struct arena *a, struct str text)
+{
 	const struct doc *d, *children;
 	struct err ignored = {0};
 
-	if (js_parse(s->a, f->text, &d, &ignored) < 0)
+	if (js_parse(a, text, &d, &ignored) < 0)
+		return NULL;
+	children = doc_get(d, TRITON_CHILDREN);
+	return doc_is(children, DOC_MAP) ? children : NULL;
+}
+
+bool compile_cache_move(enum compile_kind kind, const char *path, struct str text, const char *root,
+                        struct buf *out)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct doc *children;
+	struct js js;
+
+	if (!compile_cache_wants_text(kind, path))
 		return false;
-	children = doc_get(d, TEXT_DEPTH);
-	if (!doc_is(children, DOC_MAP))
+	children = children_of(a, text);
+	if (children == NULL)
+		return false;
+	js_init(&js, out);
+	js_open(&js);
+	js_key(&js, TRITON_CHILDREN);
+	js_open(&js);
+	DOC_EACH (child, children) {
+		js_key_str(&js, child->key);
+		js_fmt(&js, "%s/%s%.*s", root, folder_of(a, path), STR_ARG(child->key));
+	}
+	js_close(&js);
+	js_close(&js);
+	return true;
+}
+
+/* All of its children are beside it. */
+static bool lists_what_is_there(struct sift *s, const struct compile_file *f)
+{
+	const struct doc *children = children_of(s->a, f->text);
+	const char *folder = folder_of(s->a, f->path);
+
+	if (children == NULL)
 		return false;
 	DOC_EACH (child, children) {
 		const char *path = arena_printf(s->a, "%s%.*s", folder, STR_ARG(child->key));
@@ -271,6 +312,7 @@ static struct group *group_of(struct sift *s, const struct part *p)
 
 	if (g == NULL) {
 		g = ARENA_NEW(s->a, struct group);
+		g->number = map_count(s->groups);
 		(void)map_set(s->groups, str_of(p->group), g);
 	}
 	return g;
@@ -318,5 +360,6 @@ void compile_cache_sift(enum compile_kind kind, struct compile_file *file, size_
 		file[i].left =
 			part[i].group != NULL ? judge(&s, &part[i], now_ms) : COMPILE_NO_ENTRY;
 		file[i].take = file[i].left == COMPILE_TAKEN;
+		file[i].unit = file[i].take ? group_of(&s, &part[i])->number : 0;
 	}
 }

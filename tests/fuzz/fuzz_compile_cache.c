@@ -34,6 +34,7 @@ static void sift(struct arena *a, enum compile_kind kind, struct str text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+	AUTO_BUF struct buf moved = BUF_INIT((size_t)64 << 20);
 	AUTO_ARENA struct arena *a = arena_new();
 	struct str text = str_n((const char *)data, n), path;
 	struct compile_place p;
@@ -49,7 +50,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	if (compile_cache_place(a, name, &p))
 		assert(strcmp(compile_cache_repo_path(a, p.kind, p.device, p.path), name) == 0);
 	(void)compile_cache_is_whole(kind, name, text);
-	(void)compile_cache_wants_text(kind, name);
+	if (compile_cache_move(kind, name, text, "/place", &moved))
+		assert(compile_cache_wants_text(kind, name) &&
+		       compile_cache_is_whole(COMPILE_TRITON, "k.json", buf_view(&moved)));
 	sift(a, kind, text);
 	return 0;
 }

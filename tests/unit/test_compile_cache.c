@@ -147,7 +147,7 @@ static void without_any_one_file(void **state UNUSED)
 {
 	static const char *const whole =
 		"T K/__grp__a.json "
-	        "{\"child_paths\":{\"a.json\":\"\",\"a.ptx\":\"\",\"a.ttir\":\"\"}}\n"
+		"{\"child_paths\":{\"a.json\":\"\",\"a.ptx\":\"\",\"a.ttir\":\"\"}}\n"
 		"T K/a.json\nT K/a.ptx\nT K/a.ttir";
 	char want[FILES_MAX];
 
@@ -161,6 +161,26 @@ static void without_any_one_file(void **state UNUSED)
 		for (size_t k = 0; k + 1 < n; k++)
 			assert_int_equal(file[k].left, COMPILE_TORN);
 	}
+}
+
+/* What goes together has one number, and nothing else has it. */
+static void units(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct compile_file file[FILES_MAX];
+	char want[FILES_MAX];
+	size_t n =
+		read_files(a,
+	                   "T fxgraph/a/fa/x\nT fxgraph/a/fa/y\nT ab/c.py\nT ab/c.so\nT "
+	                   "triton/0/K/k.json\nT triton/0/K/k.ptx\nT triton/0/K/__grp__k.json\nT "
+	                   "triton/0/K/l.so",
+	                   file, want);
+	static const size_t same[] = {0, 1, 2, 2, 4, 4, 4, 7};
+
+	compile_cache_sift(COMPILE_INDUCTOR, file, n, NOW_MS);
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < n; k++)
+			assert_int_equal(file[i].unit == file[k].unit, same[i] == same[k]);
 }
 
 static void entries(void **state UNUSED)
@@ -356,6 +376,38 @@ static void libraries_and_others(void **state UNUSED)
 	assert_true(compile_cache_is_whole(COMPILE_CUDA, "index", STR_LIT("")));
 }
 
+/* A group file that comes to another place names its children there. */
+static void moves(void **state UNUSED)
+{
+	static const struct {
+		enum compile_kind kind;
+		const char *path, *text, *moved;
+	} cases[] = {
+		{COMPILE_TRITON, "K/__grp__a.json",
+	         "{\"child_paths\": {\"a.json\": \"/x/K/a.json\", \"a.ptx\": \"/x/K/a.ptx\"}}",
+	         "{\"child_paths\":{\"a.json\":\"/new/K/a.json\",\"a.ptx\":\"/new/K/a.ptx\"}}"},
+		{COMPILE_INDUCTOR, "triton/0/K/__grp__a.json", "{\"child_paths\":{\"a\":1}}",
+	         "{\"child_paths\":{\"a\":\"/new/triton/0/K/a\"}}"},
+		{COMPILE_TRITON, "K/__grp__a.json", "{\"child_paths\":{}}", "{\"child_paths\":{}}"},
+		{COMPILE_TRITON, "K/__grp__a.json", "{\"child_pa", NULL},
+		{COMPILE_TRITON, "K/__grp__a.json", "{}", NULL},
+		{COMPILE_TRITON, "K/a.json", "{\"child_paths\":{\"a\":\"/x\"}}", NULL},
+		{COMPILE_JAX, "K/__grp__a.json", "{\"child_paths\":{}}", NULL},
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		AUTO_BUF struct buf out = BUF_INIT((size_t)4096);
+		bool is = compile_cache_move(cases[i].kind, cases[i].path, str_of(cases[i].text),
+		                             "/new", &out);
+
+		assert_int_equal(is, cases[i].moved != NULL);
+		assert_string_equal(buf_cstr(&out), is ? cases[i].moved : "");
+	}
+	assert_true(compile_cache_is_sign("K/__grp__a.json"));
+	assert_true(compile_cache_is_sign(MODULE "model.done"));
+	assert_false(compile_cache_is_sign(MODULE "model.neff"));
+}
+
 static void devices(void **state UNUSED)
 {
 	static const struct {
@@ -379,11 +431,13 @@ static void devices(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(sifts_as_the_compilers_write),
 	cmocka_unit_test(without_any_one_file),
+	cmocka_unit_test(units),
 	cmocka_unit_test(entries),
 	cmocka_unit_test(places),
 	cmocka_unit_test(graphs_by_their_names),
 	cmocka_unit_test(frames),
 	cmocka_unit_test(libraries_and_others),
+	cmocka_unit_test(moves),
 	cmocka_unit_test(devices),
 };
 UNIT_MAIN(tests)
