@@ -130,6 +130,24 @@ static const struct opt o_login[] = {
 	{"print-trussrc", 0, OPT_FLAG, NULL, "print the section for ~/.trussrc instead"},
 };
 
+static const struct opt o_cc_push[] = {
+	{"from", 0, OPT_TEXT, "DIR", "the folder that has one of each kind, DIR/inductor and so on"},
+	{"kind", 'k', OPT_LIST, "KIND[=DIR]", "only this kind: neuron, inductor, triton, jax, vllm, torch_extensions, cuda, ccache; and where it is"},
+	{"device", 'd', OPT_TEXT, "DEVICE", "what it was compiled for [the GPU of this machine, or its CPU]"},
+};
+static const struct opt o_cc_pull[] = {
+	{"to", 0, OPT_TEXT, "DIR", "the folder that gets one of each kind, DIR/inductor and so on"},
+	{"kind", 'k', OPT_LIST, "KIND[=DIR]", "only this kind, and where it goes"},
+	{"device", 'd', OPT_TEXT, "DEVICE", "what it was compiled for [the GPU of this machine, or its CPU]"},
+};
+static const struct opt o_cc_rm[] = {
+	{"kind", 'k', OPT_LIST, "KIND", "only this kind"},
+	{"device", 'd', OPT_TEXT, "DEVICE", "only for this device, as ls shows it"},
+	{"older-than", 0, OPT_TEXT, "AGE", "only what has been there for so long: 30d"},
+	{"yes", 'y', OPT_FLAG, NULL, "do not ask for confirmation"},
+};
+static const struct opt o_cc_why[] = {{"repo", 0, OPT_TEXT, "REPOSITORY", "where its caches are [that of the job]"}};
+
 #define OPTS(o) (o), COUNT(o)
 #define NO_OPTS NULL, 0
 #define NO_EXAMPLES NULL
@@ -311,6 +329,42 @@ const struct command commands[] = {
 	 "stoker repos rm vision/my-model\n"
 	 "stoker repos rm datasets/vision/faces --yes",
 	 OPTS(o_yes), 1, 1, false, cmd_repos_rm},
+
+	{"compile-cache ls", "[REPOSITORY]", "list what a repository holds of compilers' caches, by kind and device",
+	 "Without REPOSITORY, commands for compile caches take the one that `stoker compile-cache set` has noted, else TEAM/compile-cache.",
+	 "stoker compile-cache ls\n"
+	 "stoker compile-cache ls vision/compile-cache -o json",
+	 NO_OPTS, 0, 1, true, cmd_compile_cache_ls},
+	{"compile-cache du", "", "show which repositories hold compile caches, the largest first", NULL,
+	 "stoker compile-cache du\n"
+	 "stoker compile-cache du -o csv",
+	 NO_OPTS, 0, 0, true, cmd_compile_cache_du},
+	{"compile-cache push", "[REPOSITORY]", "send compile caches of this machine to a repository",
+	 "Takes the caches where the compilers keep them: by their variables (TORCHINDUCTOR_CACHE_DIR and so on), else their defaults. "
+	 "Only whole entries go, and what is there is never replaced. A repository that is not there is made, private.",
+	 "stoker compile-cache push\n"
+	 "stoker compile-cache push vision/compile-cache --kind jax=/tmp/jax --kind triton",
+	 OPTS(o_cc_push), 0, 1, true, cmd_compile_cache_push},
+	{"compile-cache pull", "[REPOSITORY]", "fill the compile caches of this machine from a repository",
+	 "Files are verified by their digests. A file that is there is never replaced. A repository of compile caches is code: pull "
+	 "only from people whom you would let run a program here.",
+	 "stoker compile-cache pull\n"
+	 "stoker compile-cache pull vision/compile-cache --to /opt/caches --device 'NVIDIA H100 80GB HBM3'",
+	 OPTS(o_cc_pull), 0, 1, true, cmd_compile_cache_pull},
+	{"compile-cache set", "REPOSITORY", "choose the repository that compile caches are kept in",
+	 "For ls, push and pull here, and for optimum-neuron, which reads $HF_HOME/optimum_neuron_custom_cache.",
+	 "stoker compile-cache set vision/compile-cache",
+	 NO_OPTS, 1, 1, false, cmd_compile_cache_set},
+	{"compile-cache rm", "REPOSITORY", "delete compile caches from a repository", NULL,
+	 "stoker compile-cache rm vision/compile-cache --kind inductor --device nvidia-h100-80gb-hbm3\n"
+	 "stoker compile-cache rm vision/compile-cache --older-than 30d --yes",
+	 OPTS(o_cc_rm), 1, 1, false, cmd_compile_cache_rm},
+	{"compile-cache why", "[JOB]", "show why a job compiled what it compiled",
+	 "For each entry that the job had to compile: the compiler's version, flags, the device, shapes or code, a path, or that nothing "
+	 "of this kind was stored. What differs is found by what was stored when the job began.",
+	 "stoker compile-cache why           # of your newest job\n"
+	 "stoker compile-cache why dgiwbss -o json",
+	 OPTS(o_cc_why), 0, 1, true, cmd_compile_cache_why},
 
 	{"secrets ls", "", "list the names of secrets", NULL,
 	 "stoker secrets ls\n"
