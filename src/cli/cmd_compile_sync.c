@@ -403,16 +403,16 @@ int cmd_compile_cache_push(struct cli *c, struct err *err)
 	struct tally t[COMPILE_KIND_COUNT];
 	char size[UNITS_CAP];
 	enum out_form form;
+	const char *next;
 	uint64_t bytes;
 	size_t n, files;
-	int rc;
+	int rc = 0;
 
 	catch_interrupt();
 	if (out_form(c, &form, err) < 0 || tallies(c, "from", t, &n, &p.device, err) < 0 ||
 	    caches_repo(c, c->n_arg > 0 ? c->arg[0] : NULL, &p.id, err) < 0 ||
 	    open_repo(&p, err) < 0)
 		return -1;
-	rc = 0;
 	for (size_t i = 0; i < n && rc == 0; i++)
 		rc = push_place(&p, &t[i], err);
 	if (rc == 0)
@@ -422,13 +422,14 @@ int cmd_compile_cache_push(struct cli *c, struct err *err)
 	if (rc < 0 || show(c, t, n, "there are no compile caches on this machine", err) < 0)
 		return -1;
 	files = sum(t, n, &bytes);
+	if (files == 0) {
+		out_message(c, "%s has all of it", p.id);
+		return 0;
+	}
+	next = arena_printf(c->arena, "stoker compile-cache ls %s", p.id);
 	out_message(c, "%s, %s, new in %s", out_count(c, files, "file"),
 	            units_show_bytes(bytes, size), p.id);
-	if (files > 0) {
-		const char *next = arena_printf(c->arena, "stoker compile-cache ls %s", p.id);
-
-		out_next(c, &next, 1);
-	}
+	out_next(c, &next, 1);
 	return 0;
 }
 

@@ -11,6 +11,7 @@ import time
 import pytest
 from conftest import CALL_S, PARTS
 from s3 import flags, minio, store  # noqa: F401
+from test_repo_tools import Tools
 from test_repos import ask, begin, commit, files, get, good, new, own, small  # noqa: F401
 
 JAX = PARTS / "savers/bin/python"
@@ -294,6 +295,34 @@ def test_set_and_defaults(own, tmp_path):  # noqa: F811
     assert c.error("compile-cache", "push", id_, "--kind", "jax", "-d", "x", code=2) == "usage", "where is it?"
     assert c.error("compile-cache", "push", id_, "--kind", "cuda=/nonexistent/x", "-d", "x") == "not_found"
     assert c.error("compile-cache", "push", id_, "--from", "/tmp", "--kind", "cuda", code=2) == "usage"
+
+
+def test_optimum_neuron_finds_it(own, tmp_path):  # noqa: F811
+    """A cache that was pushed, in the repository that was set: the tool's own code finds its graphs, and takes them."""
+    c = own
+    write(tmp_path / "neuron", {**NEURON, **TORN["neuron"]})
+    tools = Tools(c, "trainer", "neuron", person=None, HF_TOKEN=c.token)
+    env = {"HF_HOME": str(tools.home), "XDG_CONFIG_HOME": str(tmp_path / "config"), "NEURON_COMPILE_CACHE_URL": str(tmp_path / "neuron")}
+    assert push(c, "Default/neuron", "--kind", "neuron", env=env)["neuron"]["new"] == len(NEURON)
+    c.cli("compile-cache", "set", "Default/neuron", env=env)
+    seen = tools.python("""
+        import json, os, pathlib, tempfile
+        import optimum.neuron.cache.hub_cache as hub_cache
+        from optimum.neuron.utils.cache_utils import get_hf_hub_cache_repo
+
+        class Local:
+            exists = staticmethod(os.path.exists)
+
+            def __init__(self):
+                self.cache_url = self.cache_path = tempfile.mkdtemp()
+        hub_cache.CompileCache.__init__ = lambda self, url: None
+        repo = get_hf_hub_cache_repo()
+        cache = hub_cache.CompileCacheHfProxy(repo, Local(), token=os.environ["HF_TOKEN"])
+        at = pathlib.Path(cache.cache_path, module)
+        at.mkdir(parents=True)
+        cache.download_file(f"{at}/model.neff", at / "model.neff")
+        print(json.dumps([repo, cache.exists(f"{at}/model.done"), cache.exists(f"{at}/model.log"), (at / "model.neff").stat().st_size]))""", module=MODULE)
+    assert seen == ["Default/neuron", True, False, len(NEURON[f"{MODULE}/model.neff"])]
 
 
 def test_rights(own, tmp_path):  # noqa: F811
