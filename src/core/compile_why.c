@@ -26,7 +26,8 @@ static const struct {
 	enum compile_reason reason;
 	unsigned kinds;
 } facts[] = {
-	{"gpu", COMPILE_DEVICE, KIND(COMPILE_JAX) | OF_TORCH | OF_TRITON | KIND(COMPILE_CUDA)},
+	{"gpu", COMPILE_DEVICE,
+         OF_TORCH | KIND(COMPILE_TRITON) | KIND(COMPILE_JAX) | KIND(COMPILE_CUDA)},
 	{"driver", COMPILE_DEVICE, KIND(COMPILE_CUDA)},
 	{"neuronxcc", COMPILE_COMPILER, KIND(COMPILE_NEURON)},
 	{"torch", COMPILE_COMPILER, OF_TORCH},
