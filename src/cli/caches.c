@@ -1,12 +1,11 @@
 /* caches.c - see caches.h. */
 #include "cli/caches.h"
 
+#include "base/cpu.h"
 #include "base/fs.h"
 #include "io/nvml.h"
 
 #define NOTE "compile-cache.json" /* beside login.json */
-#define NAME "compile-cache"
-#define CPUINFO_MAX ((size_t)4 << 20)
 
 /* ---- which repository ----------------------------------------------------------------------- */
 
@@ -78,7 +77,7 @@ int caches_repo(struct cli *c, const char *word, const char **id, struct err *er
 		return hubrepo_id(word, id, err);
 	if (team_of(c, &team, err) < 0)
 		return -1;
-	*id = arena_printf(c->arena, "%s/%s", team, NAME);
+	*id = arena_printf(c->arena, "%s/%s", team, CACHES_NAME);
 	return hub_id_ok(str_of(*id))
 	               ? 0
 	               : err_set(err, ERR_USAGE,
@@ -116,44 +115,33 @@ int caches_kind(const char *word, enum compile_kind *kind, struct err *err)
 	               buf_cstr(&names));
 }
 
-/* "model name\t: AMD EPYC 7R13 Processor" */
-static void cpu_name(char out[COMPILE_DEVICE_CAP])
+/* As the server calls it in jobs of this machine. */
+static void own_device(char out[COMPILE_DEVICE_CAP])
 {
-	AUTO_BUF struct buf text = BUF_INIT(CPUINFO_MAX);
+	struct nvml_gpu gpu[NVML_GPUS_MAX];
+	AUTO_NVML struct nvml *n = NULL;
+	char cpu[CPU_KIND_CAP], name[COMPILE_DEVICE_CAP * 2];
 	struct err ignored = {0};
-	struct str rest, line, key;
+	size_t count = 0;
 
-	out[0] = '\0';
-	if (fs_read(AT_FDCWD, "/proc/cpuinfo", &text, &ignored) < 0)
-		return;
-	rest = buf_view(&text);
-	while (str_cut(&rest, '\n', &line)) {
-		if (!str_starts(line, "model name") || !str_cut(&line, ':', &key))
-			continue;
-		compile_cache_device(line, out);
-		return;
-	}
+	if (nvml_open(&n, &ignored) < 0 || nvml_list(n, gpu, COUNT(gpu), &count, &ignored) < 0)
+		count = 0;
+	cpu_kind(cpu);
+	FMT(name, "%s %s", count > 0 ? gpu[0].name : "cpu", cpu);
+	compile_cache_device(str_of(name), out);
 }
 
 int caches_device(struct cli *c, const char **device, struct err *err)
 {
 	const char *word = opt_text(c, "device", NULL);
-	struct nvml_gpu gpu[NVML_GPUS_MAX];
-	AUTO_NVML struct nvml *n = NULL;
-	struct err ignored = {0};
 	char name[COMPILE_DEVICE_CAP];
-	size_t count = 0;
 
 	if (word != NULL)
 		compile_cache_device(str_of(word), name);
-	else if (nvml_open(&n, &ignored) == 0 &&
-	         nvml_list(n, gpu, COUNT(gpu), &count, &ignored) == 0 && count > 0)
-		compile_cache_device(str_of(gpu[0].name), name);
 	else
-		cpu_name(name);
+		own_device(name);
 	if (name[0] == '\0')
-		return err_set(err, ERR_USAGE,
-		               "it is not known what this machine computes on: --device NAME");
+		return err_set(err, ERR_USAGE, "--device \"%s\" has no letter or digit", word);
 	*device = arena_cstr(c->arena, name);
 	return 0;
 }

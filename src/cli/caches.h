@@ -5,6 +5,7 @@
 #include "cli/hubrepo.h"
 #include "core/compile_cache.h"
 
+#define CACHES_NAME "compile-cache"        /* a team's, where nobody names another one */
 #define CACHES_RECORDS ".stoker/harvests/" /* what harvests leave beside the caches */
 
 /* The repository that a person names, or that `set` has noted, or TEAM/compile-cache. */
@@ -13,7 +14,7 @@ int caches_repo(struct cli *c, const char *word, const char **id, struct err *er
 int caches_missing(struct cli *c, const char *id, struct err *err);
 int caches_note(struct cli *c, const char *id, struct err *err) MUST_CHECK; /* for caches_repo() */
 int caches_kind(const char *word, enum compile_kind *kind, struct err *err) MUST_CHECK;
-/* --device, else what this machine has: its GPUs' name, or its CPU's. */
+/* --device, else what this machine has: its GPUs' name, and what its CPU can do. */
 int caches_device(struct cli *c, const char **device, struct err *err) MUST_CHECK;
 
 /* Where the cache of a kind is on this machine: --kind KIND=DIR, DIR/KIND of `option`, else by the

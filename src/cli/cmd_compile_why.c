@@ -151,6 +151,27 @@ static int show(struct cli *c, const struct compile_miss *m, size_t n, struct er
 	return out_list(c, list, cols, COUNT(cols), "nothing was compiled", err);
 }
 
+/* Where the job keeps its caches, as its file says it: a name alone is one of the user's, no name
+ * the team's. NULL: it keeps none, so the caller's is meant. */
+static int repo_of_job(struct cli *c, const struct doc *job, const char **word, struct err *err)
+{
+	const struct doc *reply, *cache;
+	struct str user, team;
+
+	if (remote_get(c, &reply, err, "%s", job_path(c, job, "")) < 0)
+		return -1;
+	job = doc_get(reply, "training_job");
+	cache = doc_path(job, "spec", "runtime", "compile_cache", NULL);
+	*word = doc_cstr(doc_get(cache, "repo"), NULL);
+	user = doc_text(doc_path(job, "user", "email", NULL));
+	team = doc_text(doc_path(job, "team", "name", NULL));
+	if (*word != NULL && strchr(*word, '/') == NULL)
+		*word = arena_printf(c->arena, "%.*s/%s", STR_ARG(user), *word);
+	if (*word == NULL && doc_bool(doc_get(cache, "enabled"), false))
+		*word = arena_printf(c->arena, "%.*s/" CACHES_NAME, STR_ARG(team));
+	return 0;
+}
+
 int cmd_compile_cache_why(struct cli *c, struct err *err)
 {
 	const char *word = opt_text(c, "repo", NULL), *id;
@@ -165,9 +186,8 @@ int cmd_compile_cache_why(struct cli *c, struct err *err)
 	catch_interrupt();
 	if (resolve_job(c, c->n_arg > 0 ? c->arg[0] : "@", SEVERAL_NEWEST, &job, err) < 0)
 		return -1;
-	if (word == NULL)
-		word = doc_cstr(doc_path(job, "runtime", "compile_cache", "repo", NULL), NULL);
-	if (caches_repo(c, word, &q.id, err) < 0)
+	if ((word == NULL && repo_of_job(c, job, &word, err) < 0) ||
+	    caches_repo(c, word, &q.id, err) < 0)
 		return -1;
 	id = doc_cstr(doc_get(job, "id"), "");
 	if (hubrepo_tree(c, q.id, "main", true, &t, err) < 0)

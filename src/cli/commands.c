@@ -133,12 +133,12 @@ static const struct opt o_login[] = {
 static const struct opt o_cc_push[] = {
 	{"from", 0, OPT_TEXT, "DIR", "the folder that has one of each kind, DIR/inductor and so on"},
 	{"kind", 'k', OPT_LIST, "KIND[=DIR]", "only this kind: neuron, inductor, triton, jax, vllm, torch_extensions, cuda, ccache; and where it is"},
-	{"device", 'd', OPT_TEXT, "DEVICE", "what it was compiled for [the GPU of this machine, or its CPU]"},
+	{"device", 'd', OPT_TEXT, "DEVICE", "what it was compiled for [GPU and CPU of this machine]"},
 };
 static const struct opt o_cc_pull[] = {
 	{"to", 0, OPT_TEXT, "DIR", "the folder that gets one of each kind, DIR/inductor and so on"},
 	{"kind", 'k', OPT_LIST, "KIND[=DIR]", "only this kind, and where it goes"},
-	{"device", 'd', OPT_TEXT, "DEVICE", "what it was compiled for [the GPU of this machine, or its CPU]"},
+	{"device", 'd', OPT_TEXT, "DEVICE", "what it was compiled for [GPU and CPU of this machine]"},
 };
 static const struct opt o_cc_rm[] = {
 	{"kind", 'k', OPT_LIST, "KIND", "only this kind"},
@@ -349,14 +349,14 @@ const struct command commands[] = {
 	 "Files are verified by their digests. A file that is there is never replaced. A repository of compile caches is code: pull "
 	 "only from people whom you would let run a program here.",
 	 "stoker compile-cache pull\n"
-	 "stoker compile-cache pull vision/compile-cache --to /opt/caches --device 'NVIDIA H100 80GB HBM3'",
+	 "stoker compile-cache pull vision/compile-cache --to /opt/caches --device nvidia-h100-80gb-hbm3-x86-64-v4-3fa9",
 	 OPTS(o_cc_pull), 0, 1, true, cmd_compile_cache_pull},
 	{"compile-cache set", "REPOSITORY", "choose the repository that compile caches are kept in",
 	 "For ls, push and pull here, and for optimum-neuron, which reads $HF_HOME/optimum_neuron_custom_cache.",
 	 "stoker compile-cache set vision/compile-cache",
 	 NO_OPTS, 1, 1, false, cmd_compile_cache_set},
 	{"compile-cache rm", "REPOSITORY", "delete compile caches from a repository", NULL,
-	 "stoker compile-cache rm vision/compile-cache --kind inductor --device nvidia-h100-80gb-hbm3\n"
+	 "stoker compile-cache rm vision/compile-cache --kind inductor --device nvidia-h100-80gb-hbm3-x86-64-v4-3fa9\n"
 	 "stoker compile-cache rm vision/compile-cache --older-than 30d --yes",
 	 OPTS(o_cc_rm), 1, 1, false, cmd_compile_cache_rm},
 	{"compile-cache why", "[JOB]", "show why a job compiled what it compiled",
