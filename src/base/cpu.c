@@ -54,14 +54,19 @@ void cpu_flags(struct str cpuinfo, char out[CPU_FLAGS_CAP])
 	fmt_fixed(out, CPU_FLAGS_CAP, "%.4s", hex);
 }
 
+/* Told by what each level has and the one below has not; not every compiler knows their names. */
 static const char *cpu_level(void)
 {
 #if defined(__x86_64__)
-	if (__builtin_cpu_supports("x86-64-v4"))
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+	    __builtin_cpu_supports("avx512vl"))
 		return "x86-64-v4";
-	if (__builtin_cpu_supports("x86-64-v3"))
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+	    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma"))
 		return "x86-64-v3";
-	return __builtin_cpu_supports("x86-64-v2") ? "x86-64-v2" : "x86-64";
+	return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt") ? "x86-64-v2"
+	                                                                            : "x86-64";
 #elif defined(__aarch64__)
 	return "aarch64";
 #else

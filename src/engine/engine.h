@@ -13,6 +13,7 @@
 
 #include "io/proc.h"
 #include "base/arena.h"
+#include "base/cpu.h"
 
 #include <stdatomic.h>
 
@@ -117,7 +118,8 @@ struct inventory {
 	} gpu[INVENTORY_GPUS_MAX];
 	size_t n_gpus;
 	bool declared;
-	char cpu[48]; /* "x86-64-v4-3fa9": code that was made for one is good for all of the same */
+	char cpu[CPU_KIND_CAP]; /* "x86-64-v4-3fa9": code that was made for one is good for all of
+	                           the same */
 };
 /* declared: "H100:2" replaces what NVML finds; NULL or "" = look. No driver, or one that does not
  * work: no GPUs, and a warning in the log. */

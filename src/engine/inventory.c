@@ -5,7 +5,6 @@
 #include "engine/engine.h"
 
 #include "base/fs.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "core/spec.h"
 #include "io/nvml.h"
@@ -14,7 +13,6 @@
 
 #define FILE_MAX ((size_t)64 << 10)
 #define CGROUP_DEPTH 64
-#define CPU_FLAGS_MAX 1000
 #define GIB ((uint64_t)1 << 30)
 
 /* First row whose words the device's name holds wins: the longer names stand first. */
@@ -137,77 +135,6 @@ static void limit_here(const char *dir, struct inventory *out)
 	     read_number(dir, "memory.limit_in_bytes", &bytes)) &&
 	    bytes > 0 && (uint64_t)bytes < out->memory_bytes)
 		out->memory_bytes = (uint64_t)bytes;
-}
-
-/* Extensions that compilers make use of; the rest changes with kernels and microcode. */
-static bool is_for_compilers(struct str flag)
-{
-	static const char *const begins[] = {"avx",  "amx",  "sse",    "ssse", "fma",  "bmi",
-	                                     "f16c", "sha_", "gfni",   "vaes", "vpcl", "pclmul",
-	                                     "aes",  "adx",  "popcnt", "abm",  "movbe"};
-
-	for (size_t i = 0; i < COUNT(begins); i++)
-		if (str_starts(flag, begins[i]))
-			return true;
-	return false;
-}
-
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* The line "flags" of x86, "Features" of Arm; sorted, for kernels order them as they like. */
-static void digest_flags(struct str text, char out[5])
-{
-	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_BUF struct buf all = BUF_INIT(FILE_MAX);
-	const char **flag = ARENA_ARRAY(a, const char *, CPU_FLAGS_MAX);
-	struct str line, key, one;
-	char hex[HASH_HEX_CAP];
-	struct digest d;
-	size_t n = 0;
-
-	while (n == 0 && str_cut(&text, '\n', &line)) {
-		bool x86 = str_starts(line, "flags"), arm = str_starts(line, "Features");
-
-		if ((!x86 && !arm) || !str_cut(&line, ':', &key))
-			continue;
-		while (n < CPU_FLAGS_MAX && str_cut(&line, ' ', &one))
-			if (one.n > 0 && (arm || is_for_compilers(one)))
-				flag[n++] = arena_strz(a, one);
-	}
-	qsort(flag, n, sizeof(*flag), by_text);
-	for (size_t i = 0; i < n; i++)
-		buf_printf(&all, "%s\n", flag[i]);
-	d = hash_sha256(all.p, all.n);
-	digest_hex(&d, hex);
-	fmt_fixed(out, 5, "%.4s", hex);
-}
-
-static const char *cpu_level(void)
-{
-#if defined(__x86_64__)
-	if (__builtin_cpu_supports("x86-64-v4"))
-		return "x86-64-v4";
-	if (__builtin_cpu_supports("x86-64-v3"))
-		return "x86-64-v3";
-	return __builtin_cpu_supports("x86-64-v2") ? "x86-64-v2" : "x86-64";
-#elif defined(__aarch64__)
-	return "aarch64";
-#else
-	return "cpu";
-#endif
-}
-
-static void find_cpu(struct inventory *out)
-{
-	AUTO_BUF struct buf text = BUF_INIT((size_t)16 << 20);
-	char flags[5] = "none";
-
-	if (read_text("/proc/cpuinfo", &text))
-		digest_flags(buf_view(&text), flags);
-	FMT(out->cpu, "%s-%s", cpu_level(), flags);
 }
 
 /* The cgroup itself and every one above it: the smallest limit counts. */
@@ -358,7 +285,7 @@ int inventory_read(struct inventory *out, const char *declared, struct err *err)
 	if (read_memory(out, err) < 0)
 		return -1;
 	limit_by_cgroups(out);
-	find_cpu(out);
+	cpu_kind(out->cpu);
 	if (declared != NULL && declared[0] != '\0')
 		return declare(out, declared, err);
 	return find_gpus(out, err);
