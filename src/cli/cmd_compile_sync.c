@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/units.h"
 #include "core/manifest.h"
+#include "core/spec.h"
 
 #include <dirent.h>
 
@@ -224,6 +225,19 @@ static bool is_whole(const struct tally *t, int root, const struct compile_file 
 	       compile_cache_is_whole(t->place.kind, f->path, buf_view(b));
 }
 
+/* A file that names others by their places goes with the places that they have in jobs. */
+static int add_file(struct push *p, const struct tally *t, const struct compile_file *f,
+                    struct str content, struct err *err)
+{
+	AUTO_BUF struct buf there = BUF_INIT(COMPILE_TEXT_MAX);
+	const char *place = arena_printf(p->c->arena, SPEC_COMPILE_PLACE "/%s",
+	                                 compile_cache_kinds[t->place.kind].name);
+
+	if (compile_cache_move(t->place.kind, f->path, content, place, &there) && !there.full)
+		content = buf_view(&there);
+	return add(p, repo_path(p, t, f->path), content, err);
+}
+
 /* Files of one compilation, which go together or not at all. */
 static int add_unit(struct push *p, struct tally *t, int root, const struct compile_file *f,
                     size_t n, struct err *err)
@@ -240,7 +254,7 @@ static int add_unit(struct push *p, struct tally *t, int root, const struct comp
 		if (n > 1 && !is_whole(t, root, &f[i], &b))
 			return err_set(err, ERR_CONFLICT, "%s/%s changed while it was read",
 			               t->place.dir, f[i].path);
-		if (add(p, repo_path(p, t, f[i].path), buf_view(&b), err) < 0)
+		if (add_file(p, t, &f[i], buf_view(&b), err) < 0)
 			return -1;
 		t->fresh++;
 		t->bytes += f[i].size;

@@ -101,7 +101,13 @@ def in_repo(device):
     for kind in by_device:
         found.update({f"{kind}/{device}/{path}": data for path, data in WHOLE[kind].items()})
     found.update({f"ccache/{path}": data for path, data in WHOLE["ccache"].items()})
-    return {path: data if isinstance(data, bytes) else data.encode() for path, data in found.items()}
+    found = {path: data if isinstance(data, bytes) else data.encode() for path, data in found.items()}
+    for path in found:
+        if "__grp__" in path:  # as jobs have it
+            kind, _, rest = path.partition("/")
+            place = f"/opt/stoker/compile/{kind}/{os.path.dirname(rest.partition('/')[2])}"
+            found[path] = group(place, *json.loads(found[path])["child_paths"]).replace(": ", ":").replace(", ", ",").encode()
+    return found
 
 
 def push(c, *args, **kw):
@@ -247,7 +253,7 @@ def test_ls_du_rm(own, caches):  # noqa: F811
     rows = {r["folder"]: r for r in c.json("compile-cache", "ls", id_)}
     assert set(rows) == {"neuronxcc-2.21.33363.0+82129205", "ccache", *(f"{k}/gpu" for k in ("triton", "inductor", "vllm", "torch_extensions", "cuda"))}
     assert [(rows["inductor/gpu"][k]) for k in ("kind", "device", "entries", "files", "bytes")] == \
-        ["inductor", "gpu", 2, len(INDUCTOR), sum(len(d) for d in INDUCTOR.values())]
+        ["inductor", "gpu", 2, len(INDUCTOR), sum(len(d) for p, d in in_repo("gpu").items() if p.startswith("inductor/"))]
     assert rows["neuronxcc-2.21.33363.0+82129205"]["entries"] == 1 and rows["ccache"]["device"] is None
     assert "inductor" in c.cli("compile-cache", "ls", id_).out
     # when: of each as it was changed
@@ -413,3 +419,37 @@ def test_why(own):  # noqa: F811
     assert [r["reason"] for r in c.json("compile-cache", "why", first, "--repo", id_)] == ["first"]
     good(ask(c, f"/api/models/{id_}/super-squash/main", "POST", None, {}))
     assert {r["reason"] for r in c.json("compile-cache", "why", job, "--repo", id_)} == {"first"}
+
+
+def test_why_of_jobs(own, tmp_path):  # noqa: F811
+    """What jobs have harvested is listed, pulled and explained, for the device that this machine is."""
+    c = own
+
+    def run(name, warps):
+        kernel = json.dumps({"name": "add", "num_warps": warps, "triton_version": "3.4.0"})
+        group_ = f'{{"child_paths": {{"add.json": "\'$at\'/add.json", "add.ptx": "\'$at\'/add.ptx"}}}}'
+        command = f"at=$TRITON_CACHE_DIR/{name}; mkdir -p $at; echo '{kernel}' > $at/add.json; echo ptx > $at/add.ptx; echo '{group_}' > $at/__grp__add.json"
+        job = c.push([command], runtime={"compile_cache": {"enabled": True}})
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        return job["id"]
+
+    first, second, third = run("K", 4), run("L", 8), run("L", 8)
+    (row,) = c.json("compile-cache", "ls")
+    assert (row["kind"], row["entries"], row["files"]) == ("triton", 2, 6)
+    assert [(r["entry"], r["reason"], r["files"]) for r in c.json("compile-cache", "why", first)] == [("K", "first", 3)]
+    assert [(r["entry"], r["reason"], r["detail"]) for r in c.json("compile-cache", "why", second)] == [("L", "flags", "num_warps is 8, was 4")]
+    assert [(r["entry"], r["reason"]) for r in c.json("compile-cache", "why", third)] == [("L", "path")], "it did not look"
+    fourth = c.push(["test -s $TRITON_CACHE_DIR/L/add.json"], runtime={"compile_cache": {"enabled": True}})
+    c.wait(fourth, "TRAINING_JOB_COMPLETED")
+    said = c.refusal("compile-cache", "why", fourth["id"])["error"]
+    assert said["id"] == "not_found" and fourth["id"] in said["message"], "it found all that it needed"
+    # what a job wrote is what a push of this machine goes beside
+    there = tmp_path / "triton"
+    assert pull(c, "--kind", f"triton={there}")["triton"]["device"] == row["device"]
+    assert json.loads((there / "K/__grp__add.json").read_text())["child_paths"]["add.ptx"] == str(there / "K/add.ptx")
+    write(there, {"M/neg.json": "{}", "M/neg.ptx": "ptx", "M/__grp__neg.json": group(there / "M", "neg.json", "neg.ptx")})
+    for file in there.rglob("*"):
+        age(file)
+    row = push(c, "--kind", f"triton={there}")["triton"]
+    assert (row["new"], row["there"]) == (3, 6) and len(c.json("compile-cache", "ls")) == 1
+    c.wait(c.push(["grep -q $TRITON_CACHE_DIR/M/neg.ptx $TRITON_CACHE_DIR/M/__grp__neg.json"], runtime={"compile_cache": {"enabled": True}}), "TRAINING_JOB_COMPLETED")
