@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/units.h"
+#include "core/hub_commit.h"
 #include "core/manifest.h"
 #include "core/spec.h"
 
@@ -136,7 +137,7 @@ static int walk(struct found *f, int fd, const char *at, unsigned depth, struct 
 		if (f->n >= FILES_MAX)
 			return err_set(err, ERR_TOO_BIG, "more than %d files", FILES_MAX);
 		if (S_ISREG(st.st_mode) && (uint64_t)st.st_size <= FILE_MAX &&
-		    manifest_path_ok(str_of(path)))
+		    hub_commit_path_ok(str_of(path)))
 			note_file(f, path, &st);
 		else if (!S_ISDIR(st.st_mode))
 			f->links++;

@@ -1,15 +1,17 @@
 """Compile caches from the command line: real ones of JAX and ccache, the layouts of the others, and what is torn."""
 import base64
+import concurrent.futures
 import hashlib
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import time
 
 import pytest
-from conftest import CALL_S, PARTS
+from conftest import CALL_S, PARTS, STOKER, until
 from s3 import flags, minio, store  # noqa: F401
 from test_repo_tools import Tools
 from test_repos import ask, begin, commit, files, get, good, new, own, small  # noqa: F401
@@ -190,8 +192,9 @@ def test_links_and_strangers(own, tmp_path):  # noqa: F811
     write(folder, {"ab/ca.py": "a"})
     os.symlink(tmp_path / "secret", folder / "ab/cb.py")
     os.symlink(tmp_path, folder / "away")
+    write(folder, {".git/x": "x", "ab/line\nend.py": "x"})  # which no repository may have
     row = push(c, "Default/x", "--kind", f"inductor={folder}", "-d", "gpu")["inductor"]
-    assert (row["new"], row["other"]) == (1, 2) and list(held(c, "Default/x")) == ["inductor/gpu/ab/ca.py"]
+    assert (row["new"], row["other"]) == (1, 4) and list(held(c, "Default/x")) == ["inductor/gpu/ab/ca.py"]
     if os.geteuid() == 0:
         os.chown(folder, 12345, 12345)
         env = {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
@@ -359,6 +362,38 @@ def test_many_files_in_commits(own, tmp_path):  # noqa: F811
     assert len(ask(c, "/api/models/Default/x/commits/main").json()) == 4, "of 1000 files each, and the one that made it"
     assert pull(c, "Default/x", "--to", tmp_path / "y", "-d", "gpu")["inductor"]["new"] == 2500
     assert tree(tmp_path / "y/inductor") == tree(tmp_path / "x")
+
+
+def test_several_at_once(own, tmp_path):  # noqa: F811
+    """No push is lost, and of what several bring, what came first stays."""
+    c = own
+    new(c, None)
+    good(ask(c, "/api/repos/create", "POST", None, {"name": "x", "organization": "Default"}))
+    for n in range(4):
+        write(tmp_path / str(n), {"ab/cboth.py": str(n) * 1000, **{f"ab/c{n}x{i}.py": f"{n}" for i in range(30)}})
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(lambda n: push(c, "Default/x", "--kind", f"inductor={tmp_path / str(n)}", "-d", "gpu"), range(4)))
+    assert all(r["inductor"]["new"] + r["inductor"]["there"] == 31 for r in rows)
+    found = held(c, "Default/x")
+    assert len(found) == 121
+    history = ask(c, "/api/models/Default/x/commits/main").json()
+    first = next(x["id"] for x in reversed(history) if get(c, "Default/x", "inductor/gpu/ab/cboth.py", rev=x["id"]).status == 200)
+    assert found["inductor/gpu/ab/cboth.py"] == get(c, "Default/x", "inductor/gpu/ab/cboth.py", rev=first).body
+
+
+def test_an_interrupted_pull_leaves_whole_files(own, tmp_path):  # noqa: F811
+    c, there = own, tmp_path / "there/cuda"
+    tree_ = {f"{n}/x": os.urandom(20_000) for n in range(600)}
+    write(tmp_path / "cuda", tree_)
+    push(c, "Default/x", "--kind", f"cuda={tmp_path / 'cuda'}", "-d", "gpu")
+    p = subprocess.Popen([STOKER, "compile-cache", "pull", "Default/x", "--to", there.parent, "-d", "gpu"], env=c.cli_environment(), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    until(lambda: there.is_dir() and len(list(there.iterdir())) > 5, pause=0.001)
+    p.send_signal(signal.SIGINT)
+    assert p.wait(CALL_S) == 130
+    got = tree(there)
+    assert 0 < len(got) < len(tree_) and all(tree_[path] == data for path, data in got.items()), "no temporary file either"
+    row = pull(c, "Default/x", "--to", there.parent, "-d", "gpu")["cuda"]
+    assert (row["new"], row["there"]) == (len(tree_) - len(got), len(got)) and tree(there) == tree_
 
 
 def test_files_in_a_bucket(empty_cluster, minio, tmp_path):  # noqa: F811
