@@ -199,17 +199,18 @@ static int put_pieces(struct batch *b, int fd, uint64_t size, struct err *err)
 	return 0;
 }
 
-/* Whether it is whole can only be told of some kinds; of the others one byte says as much as all.
- */
-static bool is_whole(int fd, enum compile_kind kind, const struct tree_entry *e)
+/* Of a file that is too large to be read twice nothing is known but its name. */
+static bool is_whole(const struct harvest *h, struct arena *a, enum compile_kind kind,
+                     const struct tree_entry *e)
 {
+	AUTO_FD int fd = open_file(h, key_of(a, kind, e->path), e);
 	AUTO_FREE char *all = NULL;
 	struct err no = {0};
 
-	if (kind != COMPILE_JAX && kind != COMPILE_INDUCTOR && kind != COMPILE_TRITON)
-		return true;
-	if (e->size > WHOLE_MAX)
+	if (fd < 0)
 		return false;
+	if (e->size > WHOLE_MAX)
+		return true;
 	all = xmalloc((size_t)e->size + 1);
 	return fs_pread_all(fd, all, (size_t)e->size, 0, &no) == 0 &&
 	       compile_cache_is_whole(kind, e->path, str_n(all, (size_t)e->size));
@@ -227,7 +228,7 @@ static int put_file(struct batch *b, enum compile_kind kind, const struct tree_e
 	int rc;
 
 	*sent = false;
-	if (fd < 0 || !is_whole(fd, kind, e))
+	if (fd < 0)
 		return 0;
 	hub_commit_write_file(&b->writer, entry);
 	rc = put_pieces(b, fd, e->size, err);
@@ -405,6 +406,7 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct compile_file *file;
+	bool *torn, *fresh;
 	struct tree_list all;
 	size_t *at, n = 0;
 
@@ -412,6 +414,7 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int
 		return -1;
 	file = ARENA_ARRAY(a, struct compile_file, all.n + 1);
 	at = ARENA_ARRAY(a, size_t, all.n + 1);
+	fresh = ARENA_ARRAY(a, bool, all.n + 1);
 	for (size_t i = 0; i < all.n; i++) {
 		const struct tree_entry *e = &all.entry[i];
 
@@ -426,13 +429,22 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int
 		};
 	}
 	compile_cache_sift(kind, file, n, now_ms);
+	torn = ARENA_ARRAY(a, bool, n + 1); /* by unit: its files go together, or not at all */
+	for (size_t i = 0; i < n; i++) {
+		const struct tree_entry *e = &all.entry[at[i]];
+
+		assert(file[i].unit <= n);
+		/* No compiler writes a name that no repository can have. */
+		fresh[i] = file[i].take && hub_commit_path_ok(str_of(e->path)) &&
+		           !is_known(b->h, key_of(a, kind, e->path), e);
+		if (fresh[i] && (e->size > HARVEST_FILE_MAX || !is_whole(b->h, a, kind, e)))
+			torn[file[i].unit] = true;
+	}
 	for (size_t i = 0; i < n; i++) {
 		const struct tree_entry *e = &all.entry[at[i]];
 		bool sent;
 
-		if (!file[i].take || e->size > HARVEST_FILE_MAX ||
-		    !hub_commit_path_ok(str_of(e->path)) ||
-		    is_known(b->h, key_of(a, kind, e->path), e))
+		if (!fresh[i] || torn[file[i].unit])
 			continue;
 		if ((b->n == HARVEST_FILES_MAX - 1 || b->bytes + e->size > HARVEST_BYTES_MAX) &&
 		    b->n > 0 && send_some(b, until_ms, err) < 0)

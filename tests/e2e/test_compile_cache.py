@@ -130,16 +130,17 @@ def test_a_job_that_is_killed_keeps_what_its_checkpoints_saw(site):
 
 
 def test_who_may_push(site):
-    Client(site.folder, site.url, "2.4", site.tokens["zed"]).run("""
+    device = next(x for x in site.logs(run(site, ["true"], repo="device")).splitlines() if "nothing for" in x).split(" for ")[1].split(" ")[0]
+    Client(site.folder, site.url, "2.4", site.tokens["zed"]).run(f"""
         api.create_repo("zed/open-cache")
-        api.upload_file(repo_id="zed/open-cache", path_or_fileobj=b"theirs", path_in_repo="ccache/0/0/aaR")
+        api.upload_file(repo_id="zed/open-cache", path_or_fileobj=b"theirs", path_in_repo="cuda/{device}/theirs")
         api.create_repo("zed/closed-cache", private=True)
         said(1)""")
-    job = run(site, ["cat $CCACHE_DIR/0/0/aaR; echo; mkdir -p $CCACHE_DIR/1/1; echo mine > $CCACHE_DIR/1/1/bbR", f"{PARTS}/clients/bin/python -c \"from huggingface_hub import HfApi; HfApi().upload_file(repo_id='zed/open-cache', path_or_fileobj=b'x', path_in_repo='x')\" 2>&1 | grep -o '403' | head -1"],
+    job = run(site, ["cat $CUDA_CACHE_PATH/theirs; echo; echo mine > $CUDA_CACHE_PATH/mine", f"{PARTS}/clients/bin/python -c \"from huggingface_hub import HfApi; HfApi().upload_file(repo_id='zed/open-cache', path_or_fileobj=b'x', path_in_repo='x')\" 2>&1 | grep -o '403' | head -1"],
               repo="zed/open-cache")
     assert "theirs" in site.user_lines(job) and "403" in site.user_lines(job)
     assert "is read only for this job, so what it compiles is not kept" in site.logs(job)
-    assert [f for f in listing(site, "zed/open-cache") if not f.startswith(".")] == ["ccache/0/0/aaR"]
+    assert [f for f in listing(site, "zed/open-cache") if not f.startswith(".")] == [f"cuda/{device}/theirs"]
     for repo in ("zed/closed-cache", "zed/none", "blue/x", "huggingface/none"):
         folder = site.job_folder(["true"], project="red/ann", runtime={"compile_cache": {"enabled": True, "repo": repo}})
         assert "there is no repository" in site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]})["error"]["message"], repo

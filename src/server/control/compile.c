@@ -81,22 +81,71 @@ static void device_of(struct app *app, struct arena *a, const struct model_job *
 	out->device = arena_cstr(a, device);
 }
 
-/* What of the files is of use on the device, as KIND/PATH. */
-static int list(const struct hub_repo *files, struct arena *a, const char *device,
-                struct manifest *m, struct err *err)
+/* The files of one kind that are of use on the device. */
+struct some {
+	size_t *at; /* in the listing */
+	struct compile_file *file;
+	size_t n;
+};
+
+/* What lies beside says what belongs together. A text that cannot be read says nothing. */
+static struct str text_of(const struct hub_repo *files, struct arena *a, enum compile_kind kind,
+                          size_t i, const char *path)
 {
+	const struct hub_file *f = &files->l.file[i];
+	AUTO_BUF struct buf text = BUF_INIT(COMPILE_TEXT_MAX);
+	struct err no = {0};
+
+	if (!compile_cache_wants_text(kind, path) || f->size > COMPILE_TEXT_MAX ||
+	    hub_read_blob(files->app, &files->sha256[i], f->size, &text, &no) < 0) {
+		err_clear(&no);
+		return (struct str){0};
+	}
+	return arena_str(a, buf_view(&text));
+}
+
+static void sort_out(const struct hub_repo *files, struct arena *a, const char *device,
+                     struct some some[COMPILE_KIND_COUNT])
+{
+	for (size_t k = 0; k < COMPILE_KIND_COUNT; k++) {
+		some[k].at = ARENA_ARRAY(a, size_t, files->l.n + 1);
+		some[k].file = ARENA_ARRAY(a, struct compile_file, files->l.n + 1);
+	}
 	for (size_t i = 0; i < files->l.n; i++) {
 		const struct hub_file *f = &files->l.file[i];
 		struct compile_place at;
+		struct some *to;
 
 		if (!files->is_here[i] || !compile_cache_place(a, f->path, &at) ||
 		    (at.device[0] != '\0' && strcmp(at.device, device) != 0))
 			continue;
-		if (manifest_add(m,
-		                 str_of(arena_printf(a, "%s/%s", compile_cache_kinds[at.kind].name,
-		                                     at.path)),
-		                 f->size, &files->sha256[i], err) < 0)
-			return -1;
+		to = &some[at.kind];
+		to->at[to->n] = i;
+		to->file[to->n++] =
+			(struct compile_file){.path = at.path,
+		                              .size = f->size,
+		                              .text = text_of(files, a, at.kind, i, at.path)};
+	}
+}
+
+/* KIND/PATH of what is whole: somebody may have deleted half of an entry, or pushed it. */
+static int list(const struct hub_repo *files, struct arena *a, const char *device,
+                struct manifest *m, struct err *err)
+{
+	struct some some[COMPILE_KIND_COUNT] = {0};
+
+	sort_out(files, a, device, some);
+	for (size_t k = 0; k < COMPILE_KIND_COUNT; k++) {
+		compile_cache_sift((enum compile_kind)k, some[k].file, some[k].n, 0);
+		for (size_t i = 0; i < some[k].n; i++) {
+			const struct compile_file *f = &some[k].file[i];
+			const char *path =
+				arena_printf(a, "%s/%s", compile_cache_kinds[k].name, f->path);
+
+			if (f->take && manifest_add(m, str_of(path), f->size,
+			                            &files->sha256[some[k].at[i]], err) < 0)
+				return -1;
+		}
 	}
 	return manifest_finish(m, err);
 }
