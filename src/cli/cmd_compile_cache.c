@@ -285,7 +285,7 @@ static int custom_path(struct cli *c, const char **dir, struct err *err)
 
 int cmd_compile_cache_set(struct cli *c, struct err *err)
 {
-	const char *id, *dir, *path;
+	const char *id, *dir = NULL, *path;
 	struct hubrepo_tree root;
 
 	if (caches_repo(c, c->arg[0], &id, err) < 0 || custom_path(c, &dir, err) < 0)
