@@ -353,7 +353,7 @@ static int refreeze(struct app *app, struct arena *a, const struct model_job *ol
 	*out = NULL;
 	if (resolved_read(a, old->resolved_json, &f, err) < 0)
 		return -1;
-	f.has_resume = false; /* of the old job's last attempt */
+	f.has_resume = f.has_compile = false; /* of the old job's last attempt */
 	if (resume) {
 		f.load = ARENA_NEW(a, struct resolved_load);
 		f.n_load = 1;
