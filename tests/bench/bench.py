@@ -2,7 +2,7 @@
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
     bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
-                           checkpoint elsewhere load check summarize push jobs line databases tails
+                           checkpoint elsewhere load check summarize push repos artifacts compiled jobs line databases tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -24,6 +24,7 @@ import sys
 import tempfile
 
 import artifacts
+import compiled
 import databases
 import elsewhere
 import line
@@ -493,7 +494,7 @@ class Bench:
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
-        "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "artifacts": artifacts.rows, "jobs": load.many_jobs,
+        "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "artifacts": artifacts.rows, "compiled": compiled.rows, "jobs": load.many_jobs,
         "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails}
 
 
