@@ -19,6 +19,7 @@ static const struct {
 static enum err_code class_of(enum err_code code)
 {
 	assert(code != ERR_NONE && code != ERR_COUNT && code < ERR_END);
+	/* cppcheck-suppress negativeIndex ; the assertion says that ERR_COUNT itself is none */
 	return code < ERR_COUNT ? code : ids[code - ERR_COUNT - 1].class;
 }
 
@@ -49,6 +50,7 @@ int err_missing(struct err *err, enum err_code id)
 
 	if (id < ERR_COUNT)
 		return err_set(err, id, "not found");
+	/* cppcheck-suppress negativeIndex ; nobody has an error ERR_COUNT */
 	word = ids[id - ERR_COUNT - 1].id;
 	assert(strlen(word) >= sizeof(end));
 	return err_set(err, id, "no such %.*s", (int)(strlen(word) + 1 - sizeof(end)), word);

@@ -23,6 +23,7 @@ static char path[40]; /* "" = none */
 
 static int make(struct err *err)
 {
+	/* cppcheck-suppress comparePointers ; the linker puts both around one object */
 	size_t n = (size_t)(sandbox_exec_image_end - sandbox_exec_image);
 	AUTO_FD int fd = memfd_create("sandbox-exec", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
 	int high;

@@ -507,7 +507,7 @@ int objstore_del(struct objstore *os, const char *key, struct err *err)
 int objstore_del_all(struct objstore *os, const char *const *key, size_t n, size_t *at,
                      struct err *err)
 {
-	size_t own, good = 0, *i = at != NULL ? at : &own;
+	size_t own = 0, good = 0, *i = at != NULL ? at : &own;
 	struct err bad = {0};
 
 	for (*i = 0; os->ops->del_all == NULL && *i < n; (*i)++)
