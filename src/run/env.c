@@ -225,8 +225,7 @@ static const char *const when_words[] = {
 	[ENV_LOAD] = "`load_checkpoint_config.enabled`",
 	[ENV_RESUME] = "a checkpoint to resume from",
 	[ENV_CACHE] = "`cache_config.enabled`",
-	[ENV_HUB] = "none of HF_ENDPOINT, HF_TOKEN, HUGGING_FACE_HUB_TOKEN in "
-		    "`environment_variables`",
+	[ENV_HUB] = "the job sets none of HF_ENDPOINT, HF_TOKEN, HUGGING_FACE_HUB_TOKEN",
 	[ENV_HUB_CACHE] = "weights with `layout: hub`",
 	[ENV_COMPILE] = "`compile_cache.enabled`",
 	[ENV_CA] = "HF_ENDPOINT is `https://`",
