@@ -174,6 +174,9 @@ def test_what_a_file_may_name(site):
     for names, words in ((["zed/named"], "runtime.hub.push[0]: token"), (["x", "zed/none"], "not in zed"), (["blue/x"], "blue is another team"), (["zed/seen"], "may not write to zed/seen"),
                          (["a/b/c"], "is no repository"), ([""], "is empty"), (["datasets/"], "is no repository"), ([1], "should be text"), ("x", "should be a list")):
         assert words in json.dumps(refused(site, runtime={"hub": {"push": names}})), names
+    long = {"STOKER_TOKEN": site.json("tokens", "create", "a" * 200, "--team", "red", "--role", "member")["api_key"]}  # no namespace is called so
+    folder = site.job_folder(["true"], project="red/p", runtime={"hub": {"push": ["results"]}})
+    assert "write OWNER/NAME" in json.dumps(site.refusal("push", folder / "train.yaml", env=long))
     unseen, absent = (refused(site, runtime={"hub": {"push": [f"zed/{name}"]}})["error"] for name in ("named", "absent"))
     assert unseen == absent  # what is private is not told
     assert "leave one of them out" in json.dumps(refused(site, runtime={"hub": {"push": ["x"]}, "environment_variables": {"HF_TOKEN": "x"}}))

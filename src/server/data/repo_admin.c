@@ -85,7 +85,11 @@ int repo_may_give(const struct ask *ask, const char *team_id, const char *typed,
 	in_team.team_id = team_id;
 	if (!str_cut(&name, '/', &type_word) || !hub_type_parse(type_word, &type) ||
 	    !hub_id_ok(name))
-		return err_set(err, ERR_INVALID, "\"%s\" is no name of a repository", typed);
+		return err_set(err, ERR_INVALID, "\"%s\" is no name of a repository%s", typed,
+		               hub_typed_id(str_of(typed), &type, &name)
+		                       ? " in a namespace that is called as your token: write "
+		                         "OWNER/NAME"
+		                       : "");
 	if (repo_find(ask->app, ask->a, type, arena_strz(ask->a, name), &r, &moved, err) < 0)
 		return -1;
 	if (r.id != NULL && moved)

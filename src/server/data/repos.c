@@ -164,15 +164,16 @@ const char *repo_push_key(struct arena *a, const char *typed, const char *user)
 {
 	char key[HUB_REPO_CAP];
 	enum hub_type type;
+	const char *whole;
 	struct str id;
 
 	if (!hub_typed_id(str_of(typed), &type, &id))
 		return ""; /* of no repository */
-	hub_repo_name(type,
-	              memchr(id.p, '/', id.n) != NULL
-	                      ? arena_strz(a, id)
-	                      : arena_printf(a, "%s/%.*s", user, STR_ARG(id)),
-	              key);
+	whole = memchr(id.p, '/', id.n) != NULL ? arena_strz(a, id)
+	                                        : arena_printf(a, "%s/%.*s", user, STR_ARG(id));
+	if (!hub_id_ok(str_of(whole)))
+		return ""; /* the name of a token may be long, and have spaces */
+	hub_repo_name(type, whole, key);
 	return arena_cstr(a, key);
 }
 
