@@ -1,5 +1,6 @@
 """Jobs talk to the server's Hub by themselves: with a token of their own, and with weights that are a cache of huggingface_hub."""
 import json
+import pathlib
 import subprocess
 import textwrap
 import time
@@ -285,3 +286,24 @@ def test_layouts_that_cannot_be(site, both):
         ([{"source": f"hf://{TINY}"}], "is missing"),
     ):
         assert words in json.dumps(refused(site, weights=weights)), weights
+
+
+# --- over TLS
+
+
+def test_a_job_trusts_the_server(empty_cluster, certificate):
+    """A file may have the certificate and its key together: jobs see the certificate alone."""
+    c = empty_cluster
+    both = c.folder / "both.pem"
+    both.write_text("".join(pathlib.Path(x).read_text() for x in reversed(certificate)))
+    c.start(*FLAGS, "--hub-upstream", "off")
+    c.stop()
+    url = f"https://localhost:{c.port}"
+    c.launch([STOKER, "server", "--data", str(c.data), "--listen", f"127.0.0.1:{c.port}", "--base-url", url, "--tls-cert", str(both), "--tls-key", str(both), *FLAGS, "--hub-upstream", "off"])
+    env = {"STOKER_URL": url, "STOKER_CA_FILE": certificate[0]}
+    folder = c.job_folder([f"{program()} main.py", "grep -c 'PRIVATE KEY' $SSL_CERT_FILE; tail -n 1 $SSL_CERT_FILE"], files={"main.py": PRELUDE + 'said(api.whoami()["name"])\n'})
+    job = json.loads(c.cli("push", folder / "train.yaml", "-o", "json", env=env).out)
+    until(lambda: json.loads(c.cli("view", job["id"], "-o", "json", env=env).out)["current_status"] == "TRAINING_JOB_COMPLETED")
+    lines = c.cli("logs", job["id"], env=env).out.splitlines()
+    assert {'"admin"', "0", "-----END CERTIFICATE-----"} <= {x.split(": ")[-1] for x in lines}, lines
+    c.stop()  # the helpers of a cluster know no certificates

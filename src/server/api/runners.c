@@ -291,19 +291,41 @@ static int fill_paths(struct app *app, struct arena *a, const struct mine *m,
 	return 0;
 }
 
+/* The certificates of a file, which may have their private key, too: jobs get what this returns. */
+static const char *certificates(struct arena *a, struct str pem)
+{
+	static const char begin[] = "-----BEGIN CERTIFICATE-----",
+			  end[] = "-----END CERTIFICATE-----";
+	AUTO_BUF struct buf out = BUF_INIT(PEM_MAX + 1);
+	const char *from, *to;
+
+	while ((from = memmem(pem.p, pem.n, begin, strlen(begin))) != NULL) {
+		pem = str_skip(pem, (size_t)(from - pem.p));
+		to = memmem(pem.p, pem.n, end, strlen(end));
+		if (to == NULL)
+			break;
+		buf_add(&out, from, (size_t)(to - from) + strlen(end));
+		buf_putc(&out, '\n');
+		pem = str_skip(pem, (size_t)(to - from) + strlen(end));
+	}
+	return arena_strz(a, buf_view(&out));
+}
+
 static int fill_hub(struct app *app, struct arena *a, const struct mine *m, struct wire_launch *out,
                     struct err *err)
 {
-	AUTO_BUF struct buf pem = BUF_INIT(PEM_MAX);
+	struct buf pem = BUF_INIT(PEM_MAX);
+	int rc;
 
 	out->hub_url = app->local_url;
 	out->hub_token = auth_job_token(app, a, m->row.id);
 	if (app->set.tls_cert == NULL)
 		return 0;
-	if (fs_read(AT_FDCWD, app->set.tls_cert, &pem, err) < 0)
-		return -1;
-	out->hub_ca = arena_strz(a, buf_view(&pem));
-	return 0;
+	rc = fs_read(AT_FDCWD, app->set.tls_cert, &pem, err);
+	if (rc == 0)
+		out->hub_ca = certificates(a, buf_view(&pem));
+	seal_wipe_buf(&pem);
+	return rc;
 }
 
 /* *stage is what an error's message begins with. */
