@@ -18,6 +18,7 @@
 #define STAGE_ROOM_WAIT_MS ((int64_t)24 * 3600 * 1000)
 #define STAGE_CANCEL_STEP_MS 50
 #define CA_MAX ((size_t)8 << 20)
+#define BLOCK_BYTES 4096 /* what the smallest file takes on disk */
 
 static bool canceled(struct stage *st, struct err *err)
 {
@@ -401,16 +402,25 @@ static const char *compile_tree(struct stage *st, struct node_lease *lease)
 	char is[UNITS_CAP], most[UNITS_CAP];
 	struct err err = {0};
 	struct digest d;
+	uint64_t takes;
 
 	if (l->compile.manifest == NULL)
 		return NULL;
-	if (l->scratch_bytes > 0 && l->compile.bytes > l->scratch_bytes / 2) {
-		logs_message(
-			st->logs,
-			"compile cache %s: not filled: it has %s, and a job's scratch may have "
-			"%s",
-			l->compile.repo, units_show_bytes(l->compile.bytes, is),
-			units_show_bytes(l->scratch_bytes, most));
+	takes = l->compile.bytes + l->compile.files * BLOCK_BYTES;
+	if (l->scratch_bytes > 0 && takes > l->scratch_bytes / 2) {
+		logs_message(st->logs,
+		             "compile cache %s: not filled: it takes %s, and a job's scratch may "
+		             "have %s",
+		             l->compile.repo, units_show_bytes(takes, is),
+		             units_show_bytes(l->scratch_bytes, most));
+		return NULL;
+	}
+	if (l->scratch_files > 0 && l->compile.files > l->scratch_files / 2) {
+		logs_message(st->logs,
+		             "compile cache %s: not filled: it has %" PRIu64
+		             " file%s, and a job's scratch may have %" PRIu64,
+		             l->compile.repo, l->compile.files, l->compile.files == 1 ? "" : "s",
+		             l->scratch_files);
 		return NULL;
 	}
 	if (open_node(st, &err) == 0 &&
@@ -425,27 +435,44 @@ static const char *compile_tree(struct stage *st, struct node_lease *lease)
 	return NULL;
 }
 
-static int fill_compile(struct stage *st, struct err *err)
+static int make_compile(struct stage *st, const char *tree, uint64_t *files, uint64_t *bytes,
+                        struct err *err)
 {
-	const struct wire_launch *l = st->launch;
 	const char *path = arena_printf(st->a, "%s/" ATTEMPT_COMPILE, st->dir);
-	struct node_lease lease = {.fd = -1};
-	int64_t begun = clock_mono_ms();
-	uint64_t files = 0, bytes = 0;
-	const char *tree;
 	AUTO_FD int root = -1;
-	char size[UNITS_CAP];
-	int rc;
 
-	if (!l->has_compile)
-		return 0;
 	if (fs_mkdirs(AT_FDCWD, path, 0755, err) < 0)
 		return -1;
 	root = fs_open_dir(path, err);
 	if (root < 0 || ids_own(st->ids, root, path, err) < 0)
 		return -1;
+	return compile_fill(root, st->ids, tree, report_cancel(st->report), files, bytes, err);
+}
+
+/* All of it, or nothing. */
+static int fill_compile(struct stage *st, struct err *err)
+{
+	const struct wire_launch *l = st->launch;
+	struct node_lease lease = {.fd = -1};
+	int64_t begun = clock_mono_ms();
+	uint64_t files = 0, bytes = 0;
+	const char *tree;
+	char size[UNITS_CAP];
+	int rc;
+
+	if (!l->has_compile)
+		return 0;
 	tree = compile_tree(st, &lease);
-	rc = compile_fill(root, st->ids, tree, report_cancel(st->report), &files, &bytes, err);
+	rc = make_compile(st, tree, &files, &bytes, err);
+	if (rc < 0 && tree != NULL && err->code != ERR_CANCELED) {
+		logs_message(st->logs, "compile cache %s: not filled: %s", l->compile.repo,
+		             err->msg);
+		err_clear(err);
+		tree = NULL;
+		rc = fs_remove_tree(AT_FDCWD, arena_printf(st->a, "%s/" ATTEMPT_COMPILE, st->dir),
+		                    err);
+		rc = rc < 0 ? -1 : make_compile(st, NULL, &files, &bytes, err);
+	}
 	if (lease.fd >= 0)
 		(void)close(lease.fd);
 	if (rc < 0)

@@ -5,7 +5,8 @@
 
 #include <dirent.h>
 
-#define DEPTH_MAX 100 /* folders in each other: each is a call */
+/* Folders in each other: each is a call. A repository's, and those that a job puts it below. */
+#define DEPTH_MAX 110
 
 int64_t tree_changed_ms(const struct stat *st)
 {
@@ -17,6 +18,9 @@ static int note(struct tree_list *all, const char *path, const struct stat *st, 
 {
 	if (all->n == TREE_LIST_MAX)
 		return err_set(err, ERR_TOO_BIG, "more than %d files and folders", TREE_LIST_MAX);
+	all->names += strlen(path) + 1;
+	if (all->names > TREE_LIST_NAMES_MAX)
+		return err_set(err, ERR_TOO_BIG, "the names of its files are too long");
 	if (all->n == all->cap) {
 		struct tree_entry *more;
 

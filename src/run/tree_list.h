@@ -6,7 +6,8 @@
 
 #include <sys/stat.h>
 
-#define TREE_LIST_MAX 500000 /* files and folders */
+#define TREE_LIST_MAX 500000                    /* files and folders */
+#define TREE_LIST_NAMES_MAX ((size_t)128 << 20) /* bytes of all their paths */
 
 struct tree_entry {
 	const char *path; /* below the folder */
@@ -18,11 +19,12 @@ struct tree_entry {
 struct tree_list {
 	struct arena *a;
 	struct tree_entry *entry; /* folders before what they hold */
-	size_t n, cap;
+	size_t n, cap, names;
 };
 
 /* `dir` is taken over. Links, sockets and so on are passed over; what goes away meanwhile is not
- * there. ERR_TOO_BIG: more than TREE_LIST_MAX, or too many folders in each other. */
+ * there. ERR_TOO_BIG: more than TREE_LIST_MAX, too many folders in each other, or too long names.
+ */
 int64_t tree_changed_ms(const struct stat *st);
 int tree_list(struct tree_list *out, struct arena *a, int dir, struct err *err) MUST_CHECK;
 

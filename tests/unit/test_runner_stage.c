@@ -196,6 +196,79 @@ static void more_than_the_node_cache_holds_is_not_waited_for(void **state)
 	assert_string_equal(x.stage, "weights");
 }
 
+/* One file, below so many folders; its text is what it is named. */
+static void put_compile(struct place *p, size_t folders)
+{
+	AUTO_BUF struct buf path = BUF_INIT(1000);
+	AUTO_BLOBS struct blobs *blobs = NULL;
+	struct manifest m;
+	struct digest d, name;
+	struct err err = {0};
+	char hex[HASH_HEX_CAP];
+
+	buf_puts(&path, "cuda/");
+	for (size_t i = 0; i < folders; i++)
+		buf_puts(&path, "d/");
+	buf_puts(&path, "found");
+	assert_ok(blobs_open(&blobs, below(p, "store"), &err), &err);
+	manifest_init(&m, p->a);
+	assert_ok(blobs_put(blobs, STR_LIT("found\n"), &d, &err), &err);
+	assert_ok(manifest_add(&m, buf_view(&path), 6, &d, &err), &err);
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest(blobs, NULL, &m, &name, &err), &err);
+	digest_hex(&name, hex);
+	p->launch.has_compile = true;
+	p->launch.compile = (struct wire_compile){.repo = "red/cache",
+	                                          .commit = "c0ffee",
+	                                          .device = "cpu",
+	                                          .manifest = arena_cstr(p->a, hex),
+	                                          .bytes = 6,
+	                                          .files = 1};
+}
+
+static const char finds[] =
+	"\"ls $CUDA_CACHE_PATH; find $CUDA_CACHE_PATH -name found -exec cat {} +\"";
+
+static void fills_the_caches_of_compilers(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_compile(p, 105); /* as deep as a repository's may be, and more */
+	spec(p, finds, "", "");
+	x = run_whole(p);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "o d\no found\n", true);
+}
+
+/* What cannot be had is compiled again. */
+static void a_cache_that_cannot_be_copied(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_compile(p, 120);
+	spec(p, finds, "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_EXIT);
+	assert_int_equal(x.code, 0);
+	assert_log(p, "compile cache red/cache: not filled: ", true);
+	assert_log(p, "o d\n", false);
+}
+
+static void a_cache_of_more_files_than_a_job_may_have(void **state)
+{
+	struct place *p = *state;
+	struct wire_exit x;
+
+	put_compile(p, 1);
+	p->launch.scratch_files = 1;
+	spec(p, finds, "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_EXIT);
+	assert_log(p, "compile cache red/cache: not filled: it has 1 file", true);
+}
+
 static void missing_weights_fail_before_user_code(void **state)
 {
 	struct place *p = *state;
@@ -482,6 +555,9 @@ static const struct CMUnitTest tests[] = {
 	T(a_stop_ends_the_wait_for_room),
 	T(more_than_the_node_cache_holds_is_not_waited_for),
 	T(missing_weights_fail_before_user_code),
+	T(fills_the_caches_of_compilers),
+	T(a_cache_that_cannot_be_copied),
+	T(a_cache_of_more_files_than_a_job_may_have),
 	T(ships_checkpoints),
 	T(marks_the_incomplete),
 	T(loads_checkpoints),
