@@ -165,12 +165,12 @@ static int load(int root, const struct compile_file *f, struct buf *out, struct 
 static void read_texts(struct cli *c, enum compile_kind kind, int root, struct found *f)
 {
 	AUTO_BUF struct buf text = BUF_INIT(COMPILE_TEXT_MAX);
+	size_t room = COMPILE_TEXTS_MAX;
 
 	for (size_t i = 0; i < f->n; i++) {
 		struct err ignored = {0};
 
-		if (!compile_cache_wants_text(kind, f->file[i].path) ||
-		    f->file[i].size > COMPILE_TEXT_MAX ||
+		if (!compile_cache_takes_text(kind, f->file[i].path, f->file[i].size, &room) ||
 		    load(root, &f->file[i], &text, &ignored) < 0)
 			continue;
 		f->file[i].text = arena_str(c->arena, buf_view(&text));

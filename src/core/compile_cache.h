@@ -77,9 +77,15 @@ struct compile_file {
 	size_t unit; /* files of one number are one compilation: all of them go, or none */
 };
 #define COMPILE_TEXT_MAX ((size_t)1 << 20)
+#define COMPILE_TEXTS_MAX ((size_t)64 << 20) /* of all together */
 /* Does the sift look into this file, to see what belongs to it? Without its text it goes by names.
  */
 bool compile_cache_wants_text(enum compile_kind kind, const char *path);
+/* Such a file, of `size` bytes, that there is room for: *room begins as COMPILE_TEXTS_MAX and
+ * becomes less. A kernel's has a few hundred bytes, but anybody can fill a repository with larger
+ * ones. */
+bool compile_cache_takes_text(enum compile_kind kind, const char *path, uint64_t size,
+                              size_t *room);
 /* Marks the files of a cache that are whole, by their names, what is beside them, and their age:
  * all entries of one compilation, or none. Locks, temporary files, logs of failed compilations and
  * what a compiler rewrites in place are never taken. now_ms 0: nobody writes any more. */

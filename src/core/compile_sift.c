@@ -245,6 +245,14 @@ bool compile_cache_wants_text(enum compile_kind kind, const char *path)
 	       str_starts(str_of(name_of(path)), TRITON_GROUP);
 }
 
+bool compile_cache_takes_text(enum compile_kind kind, const char *path, uint64_t size, size_t *room)
+{
+	if (!compile_cache_wants_text(kind, path) || size > MIN(*room, COMPILE_TEXT_MAX))
+		return false;
+	*room -= (size_t)size;
+	return true;
+}
+
 bool compile_cache_is_sign(const char *path)
 {
 	const char *name = name_of(path);
@@ -292,13 +300,14 @@ bool compile_cache_move(enum compile_kind kind, const char *path, struct str tex
 /* All of its children are beside it. */
 static bool lists_what_is_there(struct sift *s, const struct compile_file *f)
 {
-	const struct doc *children = children_of(s->a, f->text);
-	const char *folder = folder_of(s->a, f->path);
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct doc *children = children_of(a, f->text);
+	const char *folder = folder_of(a, f->path);
 
 	if (children == NULL)
 		return false;
 	DOC_EACH (child, children) {
-		const char *path = arena_printf(s->a, "%s%.*s", folder, STR_ARG(child->key));
+		const char *path = arena_printf(a, "%s%.*s", folder, STR_ARG(child->key));
 
 		if (map_get(s->files, str_of(path)) == NULL)
 			return false;

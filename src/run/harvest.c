@@ -384,13 +384,13 @@ static int send_some(struct batch *b, int64_t until_ms, struct err *err)
 
 /* What lies beside says what belongs together. */
 static struct str text_of(const struct harvest *h, struct arena *a, enum compile_kind kind,
-                          const struct tree_entry *e)
+                          const struct tree_entry *e, size_t *room)
 {
 	AUTO_FD int fd = -1;
 	struct err no = {0};
 	char *text;
 
-	if (!compile_cache_wants_text(kind, e->path) || e->size > COMPILE_TEXT_MAX)
+	if (!compile_cache_takes_text(kind, e->path, e->size, room))
 		return (struct str){0};
 	fd = open_file(h, key_of(a, kind, e->path), e);
 	if (fd < 0)
@@ -408,7 +408,7 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int
 	struct compile_file *file;
 	bool *torn, *fresh;
 	struct tree_list all;
-	size_t *at, n = 0;
+	size_t *at, n = 0, room = COMPILE_TEXTS_MAX;
 
 	if (list_kind(b->h, a, kind, &all, err) < 0)
 		return -1;
@@ -425,7 +425,7 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int
 			.path = e->path,
 			.size = e->size,
 			.changed_ms = e->changed_ms,
-			.text = text_of(b->h, a, kind, e),
+			.text = text_of(b->h, a, kind, e, &room),
 		};
 	}
 	compile_cache_sift(kind, file, n, now_ms);

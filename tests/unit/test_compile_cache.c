@@ -408,6 +408,22 @@ static void moves(void **state UNUSED)
 	assert_false(compile_cache_is_sign(MODULE "model.neff"));
 }
 
+static void texts_that_are_read(void **state UNUSED)
+{
+	size_t room = 3 * COMPILE_TEXT_MAX / 2;
+
+	assert_false(compile_cache_takes_text(COMPILE_TRITON, "K/a.json", 1, &room));
+	assert_false(compile_cache_takes_text(COMPILE_TRITON, "K/__grp__a.json",
+	                                      COMPILE_TEXT_MAX + 1, &room));
+	assert_true(compile_cache_takes_text(COMPILE_TRITON, "K/__grp__a.json", COMPILE_TEXT_MAX,
+	                                     &room));
+	assert_int_equal(room, COMPILE_TEXT_MAX / 2);
+	assert_false(compile_cache_takes_text(COMPILE_TRITON, "K/__grp__b.json", COMPILE_TEXT_MAX,
+	                                      &room));
+	assert_true(compile_cache_takes_text(COMPILE_TRITON, "K/__grp__b.json", 1, &room));
+	assert_int_equal(room, COMPILE_TEXT_MAX / 2 - 1);
+}
+
 static void devices(void **state UNUSED)
 {
 	static const struct {
@@ -438,6 +454,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(frames),
 	cmocka_unit_test(libraries_and_others),
 	cmocka_unit_test(moves),
+	cmocka_unit_test(texts_that_are_read),
 	cmocka_unit_test(devices),
 };
 UNIT_MAIN(tests)

@@ -90,13 +90,13 @@ struct some {
 
 /* What lies beside says what belongs together. A text that cannot be read says nothing. */
 static struct str text_of(const struct hub_repo *files, struct arena *a, enum compile_kind kind,
-                          size_t i, const char *path)
+                          size_t i, const char *path, size_t *room)
 {
 	const struct hub_file *f = &files->l.file[i];
 	AUTO_BUF struct buf text = BUF_INIT(COMPILE_TEXT_MAX);
 	struct err no = {0};
 
-	if (!compile_cache_wants_text(kind, path) || f->size > COMPILE_TEXT_MAX ||
+	if (!compile_cache_takes_text(kind, path, f->size, room) ||
 	    hub_read_blob(files->app, &files->sha256[i], f->size, &text, &no) < 0) {
 		err_clear(&no);
 		return (struct str){0};
@@ -107,6 +107,8 @@ static struct str text_of(const struct hub_repo *files, struct arena *a, enum co
 static void sort_out(const struct hub_repo *files, struct arena *a, const char *device,
                      struct some some[COMPILE_KIND_COUNT])
 {
+	size_t room = COMPILE_TEXTS_MAX;
+
 	for (size_t k = 0; k < COMPILE_KIND_COUNT; k++) {
 		some[k].at = ARENA_ARRAY(a, size_t, files->l.n + 1);
 		some[k].file = ARENA_ARRAY(a, struct compile_file, files->l.n + 1);
@@ -121,10 +123,10 @@ static void sort_out(const struct hub_repo *files, struct arena *a, const char *
 			continue;
 		to = &some[at.kind];
 		to->at[to->n] = i;
-		to->file[to->n++] =
-			(struct compile_file){.path = at.path,
-		                              .size = f->size,
-		                              .text = text_of(files, a, at.kind, i, at.path)};
+		to->file[to->n++] = (struct compile_file){
+			.path = at.path,
+			.size = f->size,
+			.text = text_of(files, a, at.kind, i, at.path, &room)};
 	}
 }
 
