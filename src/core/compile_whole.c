@@ -10,6 +10,10 @@
 #define INFLATE_PIECE 65536
 #define ZSTD_BLOCK_HEAD 3
 #define ELF_HEAD 64
+/* What no compiler makes, and what would keep us busy. */
+#define JSON_MAX ((size_t)16 << 20)
+#define INFLATED_LEAST ((uint64_t)64 << 20) /* that a file may have, however short it is */
+#define INFLATED_MAX 100                    /* times its size */
 
 static const char *name_of(const char *path)
 {
@@ -130,6 +134,7 @@ static bool zstd_is_whole(struct str s)
 /* Its own checksum is compared on the way. */
 static bool zlib_is_whole(struct str s)
 {
+	const uint64_t most = INFLATED_LEAST + INFLATED_MAX * (uint64_t)s.n;
 	unsigned char out[8192];
 	z_stream z = {0};
 	int rc = Z_OK;
@@ -145,6 +150,8 @@ static bool zlib_is_whole(struct str s)
 			z.next_out = out;
 			z.avail_out = sizeof(out);
 			rc = inflate(&z, Z_NO_FLUSH);
+			if (z.total_out > most)
+				rc = Z_DATA_ERROR;
 		} while (rc == Z_OK && z.avail_out == 0);
 		s = str_skip(s, n - z.avail_in);
 		if (rc == Z_BUF_ERROR)
@@ -187,7 +194,7 @@ static bool json_is_whole(struct str s)
 	struct err ignored = {0};
 	const struct doc *d;
 
-	return js_parse(a, s, &d, &ignored) == 0;
+	return s.n <= JSON_MAX && js_parse(a, s, &d, &ignored) == 0;
 }
 
 bool compile_cache_is_whole(enum compile_kind kind, const char *path, struct str content)

@@ -1,6 +1,8 @@
 /* test_compile_cache.c - what of a compiler's cache is kept: names, neighbours, age, content. */
 #include "unit.h"
 
+#include <zlib.h>
+
 #include "base/fs.h"
 #include "base/hash.h"
 #include "core/compile_cache.h"
@@ -408,6 +410,30 @@ static void moves(void **state UNUSED)
 	assert_false(compile_cache_is_sign(MODULE "model.neff"));
 }
 
+/* A thousand times what it is read from. */
+static void bombs(void **state UNUSED)
+{
+	static const size_t piece = (size_t)1 << 20;
+	AUTO_FREE unsigned char *zeros = xcalloc(1, piece), *packed = xcalloc(1, piece);
+	AUTO_FREE char *list = xcalloc(1, 17 * piece);
+	z_stream z = {.next_out = packed, .avail_out = (uInt)piece};
+
+	assert_int_equal(deflateInit(&z, Z_BEST_SPEED), Z_OK);
+	for (size_t i = 0; i < 128; i++) {
+		z.next_in = zeros;
+		z.avail_in = (uInt)piece;
+		assert_int_equal(deflate(&z, i == 127 ? Z_FINISH : Z_NO_FLUSH),
+		                 i == 127 ? Z_STREAM_END : Z_OK);
+	}
+	assert_false(compile_cache_is_whole(COMPILE_JAX, "f-1-cache",
+	                                    str_n((char *)packed, z.total_out)));
+	assert_int_equal(deflateEnd(&z), Z_OK);
+	memset(list, ' ', 17 * piece);
+	memcpy(list, "[]", 2);
+	assert_true(compile_cache_is_whole(COMPILE_TRITON, "K/a.json", str_n(list, piece)));
+	assert_false(compile_cache_is_whole(COMPILE_TRITON, "K/a.json", str_n(list, 17 * piece)));
+}
+
 static void texts_that_are_read(void **state UNUSED)
 {
 	size_t room = 3 * COMPILE_TEXT_MAX / 2;
@@ -454,6 +480,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(frames),
 	cmocka_unit_test(libraries_and_others),
 	cmocka_unit_test(moves),
+	cmocka_unit_test(bombs),
 	cmocka_unit_test(texts_that_are_read),
 	cmocka_unit_test(devices),
 };
