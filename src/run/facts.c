@@ -44,6 +44,20 @@ static void add(struct facts *f, const char *name, const char *value)
 	f->item[f->n++] = (struct harvest_fact){arena_cstr(f->a, name), arena_cstr(f->a, value)};
 }
 
+/* Job files should name secrets, and do not always: what may be one stays out of a repository that
+ * others read. */
+static bool may_be_secret(const struct wire_env *env)
+{
+	static const char *const words[] = {"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"};
+	const char *host = strstr(env->value, "://");
+
+	for (size_t i = 0; i < COUNT(words); i++)
+		if (strstr(env->name, words[i]) != NULL)
+			return true;
+	/* https://user:password@host */
+	return env->secret || (host != NULL && strchr(host, '@') != NULL);
+}
+
 static bool is_like(const char *name, const char *pattern)
 {
 	size_t n = strlen(pattern);
@@ -56,7 +70,7 @@ static void add_variables(struct facts *f, const struct facts_of *of)
 {
 	for (size_t i = 0; i < of->n_env; i++)
 		for (size_t k = 0; k < COUNT(variables); k++)
-			if (!of->env[i].secret && is_like(of->env[i].name, variables[k]) &&
+			if (!may_be_secret(&of->env[i]) && is_like(of->env[i].name, variables[k]) &&
 			    !mounts_is_below(of->env[i].value, of->place)) /* set by us */
 				add(f, arena_printf(f->a, "env.%s", of->env[i].name),
 				    of->env[i].value);
