@@ -33,9 +33,12 @@ struct harvest {
 	uint64_t files, bytes; /* that were sent */
 	unsigned n_sent;
 	bool refused;
+	int64_t until_ms; /* of this one */
+	bool last;        /* it is not the thread's */
+	atomic_bool over; /* the commands are over, so the thread leaves the rest to the last one */
 	struct lock lock; /* of the rest */
 	struct cond changed;
-	bool soon, over;
+	bool soon;
 	pthread_t thread;
 };
 
@@ -182,6 +185,22 @@ static int open_file(const struct harvest *h, const char *key, const struct tree
 	return fd >= 0 && is_same(fd, e) ? TAKE_FD(fd) : -1;
 }
 
+/* Asked between two files. Only the last harvest has an end: the job's waits for it. */
+static int may_go_on(struct harvest *h, struct err *err)
+{
+	struct report_desired o = {0};
+
+	if (h->last) /* before, an order has to wake up who ends the job */
+		report_desired(h->o.report, &o);
+	if (o.now)
+		h->until_ms = MIN(h->until_ms, clock_mono_ms() + HARVEST_HURRY_MS);
+	if (*report_given_up(h->o.report) ||
+	    (h->last ? clock_mono_ms() >= h->until_ms : atomic_load(&h->over)))
+		return err_set(err, ERR_TIMEOUT, "there was no time for the rest");
+	return 0;
+}
+
+/* 1: it is shorter by now. */
 static int put_pieces(struct batch *b, int fd, uint64_t size, struct err *err)
 {
 	AUTO_FREE char *piece = xmalloc(PIECE);
@@ -189,8 +208,10 @@ static int put_pieces(struct batch *b, int fd, uint64_t size, struct err *err)
 	for (uint64_t at = 0; at < size;) {
 		size_t n = (size_t)MIN(PIECE, size - at);
 
-		if (fs_pread_all(fd, piece, n, at, err) < 0)
-			return -1;
+		if (fs_pread_all(fd, piece, n, at, err) < 0) {
+			err_clear(err);
+			return 1;
+		}
 		hub_commit_write_content(&b->writer, piece, n);
 		if (flush(b, err) < 0)
 			return -1;
@@ -235,7 +256,7 @@ static int put_file(struct batch *b, enum compile_kind kind, const struct tree_e
 	hub_commit_write_end(&b->writer);
 	if (rc < 0 || flush(b, err) < 0)
 		return -1;
-	if (!is_same(fd, e)) {
+	if (rc > 0 || !is_same(fd, e)) {
 		b->at = before;
 		return 0;
 	}
@@ -320,7 +341,7 @@ static int create_repo(struct harvest *h, struct err *err)
 	return rc;
 }
 
-static int send_once(struct batch *b, int64_t until_ms, int *status, struct err *err)
+static int send_once(struct batch *b, int *status, struct err *err)
 {
 	struct harvest *h = b->h;
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
@@ -331,7 +352,7 @@ static int send_once(struct batch *b, int64_t until_ms, int *status, struct err 
 		.has_fd = true,
 		.fd = b->fd,
 		.length = b->at,
-		.total_ms = MAX(until_ms - clock_mono_ms(), (int64_t)HARVEST_LEAST_MS),
+		.total_ms = MAX(h->until_ms - clock_mono_ms(), (int64_t)HARVEST_LEAST_MS),
 	};
 	int rc = report_hub(h->o.report, &post, &reply, err);
 
@@ -339,13 +360,14 @@ static int send_once(struct batch *b, int64_t until_ms, int *status, struct err 
 	return rc;
 }
 
-static int send_batch(struct batch *b, int64_t until_ms, struct err *err)
+static int send_batch(struct batch *b, struct err *err)
 {
 	struct harvest *h = b->h;
 	bool created = false;
+	struct err late = {0};
 	int status = 0;
 
-	while (send_once(b, until_ms, &status, err) < 0) {
+	while (send_once(b, &status, err) < 0) {
 		if (status == 404 && !created) {
 			created = true;
 			err_clear(err);
@@ -356,8 +378,8 @@ static int send_batch(struct batch *b, int64_t until_ms, struct err *err)
 		h->refused = status == 401 || status == 403 || status == 404;
 		if (status != 0 && status < 500 && status != 408 && status != 429)
 			return -1;
-		if (clock_mono_ms() + RETRY_MS >= until_ms || *report_given_up(h->o.report))
-			return -1;
+		if (may_go_on(h, &late) < 0 || clock_mono_ms() + RETRY_MS >= h->until_ms)
+			return -1; /* by what kept us */
 		err_clear(err);
 		clock_sleep_ms(RETRY_MS);
 	}
@@ -369,14 +391,14 @@ static int send_batch(struct batch *b, int64_t until_ms, struct err *err)
 	return 0;
 }
 
-static int send_some(struct batch *b, int64_t until_ms, struct err *err)
+static int send_some(struct batch *b, struct err *err)
 {
 	struct harvest *h = b->h;
 	struct arena *a = b->a;
 	int rc = 0;
 
 	if (b->n > 0)
-		rc = put_record(b, err) < 0 ? -1 : send_batch(b, until_ms, err);
+		rc = put_record(b, err) < 0 ? -1 : send_batch(b, err);
 	batch_done(b);
 	b->fd = -1;
 	return rc < 0 ? -1 : batch_begin(b, h, a, err);
@@ -401,14 +423,57 @@ static struct str text_of(const struct harvest *h, struct arena *a, enum compile
 	return str_n(text, (size_t)e->size);
 }
 
-static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int64_t until_ms,
-                    struct err *err)
+static bool has_room(const struct batch *b, size_t files, uint64_t bytes)
+{
+	return b->n + files < HARVEST_FILES_MAX && b->bytes + bytes <= HARVEST_BYTES_MAX;
+}
+
+/* The files of one compilation go together, in one commit if that can hold them; when one of them
+ * has changed meanwhile, none goes. */
+static int put_unit(struct batch *b, enum compile_kind kind, const struct tree_list *all,
+                    const size_t *at, size_t n, struct err *err)
+{
+	uint64_t begun, bytes = 0, bytes_before;
+	size_t n_before;
+	bool sent;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += all->entry[at[i]].size;
+	if (b->n > 0 && !has_room(b, n, bytes) && send_some(b, err) < 0)
+		return -1;
+	begun = b->at;
+	bytes_before = b->bytes;
+	n_before = b->n;
+	for (size_t i = 0; i < n; i++) {
+		const struct tree_entry *e = &all->entry[at[i]];
+
+		if (may_go_on(b->h, err) < 0)
+			return -1;
+		if (b->n > 0 && !has_room(b, 1, e->size)) {
+			if (send_some(b, err) < 0)
+				return -1;
+			begun = b->at;
+			bytes_before = n_before = 0;
+		}
+		if (put_file(b, kind, e, &sent, err) < 0)
+			return -1;
+		if (!sent) {
+			b->at = begun;
+			b->bytes = bytes_before;
+			b->n = n_before;
+			return 0;
+		}
+	}
+	return 0;
+}
+
+static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct compile_file *file;
 	bool *torn, *fresh;
 	struct tree_list all;
-	size_t *at, n = 0, room = COMPILE_TEXTS_MAX;
+	size_t *at, *unit, *end, n = 0, room = COMPILE_TEXTS_MAX;
 
 	if (list_kind(b->h, a, kind, &all, err) < 0)
 		return -1;
@@ -437,21 +502,23 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, int
 		/* No compiler writes a name that no repository can have. */
 		fresh[i] = file[i].take && hub_commit_path_ok(str_of(e->path)) &&
 		           !is_known(b->h, key_of(a, kind, e->path), e);
+		if (fresh[i] && may_go_on(b->h, err) < 0)
+			return -1;
 		if (fresh[i] && (e->size > HARVEST_FILE_MAX || !is_whole(b->h, a, kind, e)))
 			torn[file[i].unit] = true;
 	}
-	for (size_t i = 0; i < n; i++) {
-		const struct tree_entry *e = &all.entry[at[i]];
-		bool sent;
-
-		if (!fresh[i] || torn[file[i].unit])
-			continue;
-		if ((b->n == HARVEST_FILES_MAX - 1 || b->bytes + e->size > HARVEST_BYTES_MAX) &&
-		    b->n > 0 && send_some(b, until_ms, err) < 0)
+	unit = ARENA_ARRAY(a, size_t, n + 1); /* their places, one unit behind the other */
+	end = ARENA_ARRAY(a, size_t, n + 2);  /* of the unit before, first; then of each */
+	for (size_t i = 0; i < n; i++)
+		end[file[i].unit + 1] += fresh[i] && !torn[file[i].unit];
+	for (size_t k = 1; k <= n; k++)
+		end[k] += end[k - 1];
+	for (size_t i = 0; i < n; i++)
+		if (fresh[i] && !torn[file[i].unit])
+			unit[end[file[i].unit]++] = at[i];
+	for (size_t k = 0, from = 0; k < n; from = end[k], k++)
+		if (end[k] > from && put_unit(b, kind, &all, unit + from, end[k] - from, err) < 0)
 			return -1;
-		if (put_file(b, kind, e, &sent, err) < 0)
-			return -1;
-	}
 	return 0;
 }
 
@@ -467,11 +534,12 @@ static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
 
 	if (h->refused)
 		return;
+	h->until_ms = until_ms;
 	rc = batch_begin(&b, h, a, &err);
 	for (enum compile_kind k = 0; rc == 0 && k < COMPILE_KIND_COUNT; k++)
-		rc = add_kind(&b, k, now_ms, until_ms, &err);
+		rc = add_kind(&b, k, now_ms, &err);
 	if (rc == 0 && b.n > 0)
-		rc = send_some(&b, until_ms, &err);
+		rc = send_some(&b, &err);
 	batch_done(&b);
 	if (h->files > files)
 		logs_message(h->o.logs, "compile cache %s: %" PRIu64 " file%s added, %s",
@@ -480,7 +548,7 @@ static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
 	if (rc < 0 && h->refused)
 		logs_message(h->o.logs, "compile cache %s: nothing is kept: %s", h->cache->repo,
 		             err.msg);
-	else if (rc < 0)
+	else if (rc < 0 && (h->last || !h->over))
 		logs_message(h->o.logs, "compile cache %s: not all is kept: %s", h->cache->repo,
 		             err.msg);
 	err_clear(&err);
@@ -560,6 +628,7 @@ void harvest_finish(struct harvest *h, bool clean, bool hurry)
 	cond_signal(&h->changed);
 	lock_give(&h->lock);
 	(void)pthread_join(h->thread, NULL);
+	h->last = true;
 	if (!*report_given_up(h->o.report))
 		harvest_now(h, clean ? 0 : clock_wall_ms(), clock_mono_ms() + most);
 	cond_done(&h->changed);
