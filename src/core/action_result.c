@@ -124,6 +124,7 @@ static int read_digest(struct reader *r, struct str s, struct action_content *ou
 
 static int add_digest(struct reader *r, const struct field *f, bool tree)
 {
+	const struct digest nothing = hash_sha256("", 0);
 	struct action_result *out = r->out;
 	struct action_content c;
 
@@ -131,8 +132,9 @@ static int add_digest(struct reader *r, const struct field *f, bool tree)
 		return bad(r, "a digest is none");
 	if (read_digest(r, f->bytes, &c) < 0)
 		return -1;
-	if (c.bytes == 0)
-		return 0;
+	if (digest_same(&c.sha256, &nothing))
+		return 0; /* by the hash: who gets the action asks for that, whatever the size says
+		           */
 	add(r, &out->content, &out->n, &r->cap, &c);
 	if (tree)
 		add(r, &out->tree, &out->n_trees, &r->cap_trees, &c);

@@ -13,11 +13,11 @@
 #include "base/hash.h"
 
 #define ACTION_RESULT_MAX ((size_t)16 << 20) /* bytes of one */
-#define ACTION_TREE_MAX ((size_t)64 << 20)   /* of a Tree */
+#define ACTION_TREE_MAX ((size_t)64 << 20)   /* of all Trees of one together */
 
 struct action_content {
 	struct digest sha256;
-	uint64_t bytes; /* at least 1 */
+	uint64_t bytes; /* as the message says */
 };
 
 struct action_result {

@@ -81,6 +81,7 @@ static void results_name_content(void **state UNUSED)
 
 	output_file(&b, "bin/x", "one", 7);
 	output_file(&b, "bin/empty", "", 0);
+	output_file(&b, "bin/lies", "four", 0); /* content is empty by its hash, not by a size */
 	output_folder(&b, "gen", "tree");
 	bytes(&inlined, 1, str_of("bin/y"));
 	bytes(&inlined, 5, str_of("its content"));
@@ -92,10 +93,11 @@ static void results_name_content(void **state UNUSED)
 	bytes(&b, 9, STR_LIT("\x0a\x01w")); /* who has run it */
 	number(&b, 77, 1);                  /* of a newer API */
 	assert_ok(action_result_read(a, buf_view(&b), &r, &err), &err);
-	assert_int_equal(r.n, 4);
+	assert_int_equal(r.n, 5);
 	assert_int_equal(r.n_trees, 1);
 	assert_true(names(r.content, r.n, "one") && names(r.content, r.n, "tree") &&
-	            names(r.content, r.n, "out") && names(r.content, r.n, "errors"));
+	            names(r.content, r.n, "out") && names(r.content, r.n, "errors") &&
+	            names(r.content, r.n, "four"));
 	assert_true(names(r.tree, 1, "tree"));
 	assert_int_equal(r.content[0].bytes, 7);
 
