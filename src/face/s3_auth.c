@@ -175,6 +175,8 @@ int s3_authorize(struct request *rq, enum s3_need need, const char *key, struct 
 	return check_upload(rq, &sig, access, need, key, err);
 }
 
+/* In a header only. The session token of a signed URL is no secret to those who sign it and hand
+ * the URL on; this one is. */
 static int token_pair(struct request *rq, const struct sigv4_request *sig, struct sigv4_key *pair,
                       struct err *err)
 {
@@ -182,13 +184,12 @@ static int token_pair(struct request *rq, const struct sigv4_request *sig, struc
 	struct str access = sigv4_access_key(rq->arena, sig);
 	const char *secret;
 
-	if (token.n == 0 && !request_query(rq, "X-Amz-Security-Token", &token))
-		token = (struct str){0};
 	if (token.n == 0 || access.n == 0)
 		return err_set(
 			err, ERR_DENIED,
 			"AccessDenied: sign the request with a token of this server as the secret "
-			"access key, and give it as the session token, too");
+			"access key, and give it as the session token, too; in headers, for a URL "
+			"would tell the token to all who see it");
 	secret = arena_strz(rq->arena, token);
 	*pair = (struct sigv4_key){arena_strz(rq->arena, access), secret, secret, NULL, "s3"};
 	return 0;

@@ -474,6 +474,10 @@ def test_s3_with_a_token(site):
     answer = site.ask("GET", "/artifact/s3/red/s3/x", token=None)
     assert answer.status == 403 and b"AccessDenied" in answer.body
     assert site.ask("GET", "/artifact/s3/red/s3/x", headers={"Authorization": f"Bearer {site.token['ann']}"}).body == data
+    # a signed URL would hand the token on
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "red", "Key": "s3/x"})
+    answer = site.ask("GET", url.removeprefix(site.cluster.url), token=None)
+    assert answer.status == 403 and b"in headers" in answer.body and site.token["ann"] in url
     s3.delete_object(Bucket="red", Key="s3/x")
     s3.delete_object(Bucket="red", Key="s3/x")
     s3_refused("404", s3.head_object, Bucket="red", Key="s3/x")
