@@ -358,6 +358,28 @@ def test_bazel_gets_no_action_without_its_content(site):
     assert (nothing.status, nothing.body) == (200, b"")
 
 
+def test_trees_of_an_action_are_bounded(site):
+    """By what is stored, not by the sizes that the action claims: each GET reads them all."""
+    inside = os.urandom(10)
+    tree = field(1, field(1, field(1, b"a") + field(2, digest_of(inside)))) + field(77, os.urandom(20 * MB))  # and what a newer API would add
+    for data in (inside, tree):
+        assert site.ask("PUT", cas(data), data).status == 200
+    folder = field(3, field(1, b"folder") + field(3, field(1, sha(tree).encode()) + field(2, 1)))
+    for n, status in ((3, 200), (4, 404), (100_000, 404)):
+        assert site.ask("PUT", ac(f"trees-{n}"), folder * n + field(4, 0)).status == 200
+        assert site.ask("GET", ac(f"trees-{n}")).status == status, n
+
+
+def test_an_action_that_names_content_without_its_size(site):
+    data = os.urandom(10)
+    result = field(2, field(1, b"out") + field(2, field(1, sha(data).encode()))) + field(4, 0)
+    assert site.ask("PUT", ac("no size"), result).status == 200
+    assert site.ask("GET", ac("no size")).status == 404
+    for path, body in ((cas(data), data), (ac("no size"), result)):
+        assert site.ask("PUT", path, body).status == 200
+    assert site.ask("GET", ac("no size")).body == result
+
+
 def test_bazel_content_is_what_its_name_says(site):
     data, other = os.urandom(100), os.urandom(SMALL + 100)
     for body in (other, b""):

@@ -12,6 +12,7 @@
 #define MEMORY_MAX ((size_t)256 << 10) /* what comes is not larger: it needs no temporary file */
 #define COPY_MAX ((size_t)64 << 10)    /* what goes out is read whole, else sent from its file */
 #define PIECE ((size_t)1 << 20)
+#define TREE_COST ((uint64_t)4 << 10) /* what a small tree counts: to ask for it takes as long */
 #define TMP_CAP 80
 
 /* ---- whose namespace it is ----------------------------------------------------------------- */
@@ -276,9 +277,10 @@ static int have_content(const struct ask *ask, const struct meta_artifact_at *at
 	return 0;
 }
 
-/* The files of a tree. One that cannot be read is as good as none. */
+/* The files of a tree. One that cannot be read is as good as none, and so is one with more bytes
+ * than are *left to all trees of the action: whoever has stored them says how many there are. */
 static int have_tree(const struct ask *ask, const struct meta_artifact_at *at,
-                     const struct action_content *tree, bool *all, struct err *err)
+                     const struct action_content *tree, uint64_t *left, bool *all, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	const struct ask here = {ask->app, ask->principal, a};
@@ -289,17 +291,15 @@ static int have_tree(const struct ask *ask, const struct meta_artifact_at *at,
 	struct str body = {0};
 
 	*all = false;
-	if (tree->bytes > ACTION_TREE_MAX)
-		return 0;
 	artifact_content_name(&tree->sha256, &name);
 	tree_at.name = name.text;
-	if (meta_artifact(ask->app->meta, a, &tree_at, &x, err) < 0 ||
-	    (x.bytes <= ACTION_TREE_MAX && read_content(&here, &tree_at, &x, &body, err) < 0)) {
-		if (err->code != ERR_NOT_FOUND)
-			return -1;
-		err_clear(err);
+	if (meta_artifact(ask->app->meta, a, &tree_at, &x, err) < 0)
+		return err->code == ERR_NOT_FOUND ? (err_clear(err), 0) : -1;
+	if (MAX(x.bytes, TREE_COST) > *left)
 		return 0;
-	}
+	*left -= MAX(x.bytes, TREE_COST);
+	if (read_content(&here, &tree_at, &x, &body, err) < 0)
+		return err->code == ERR_NOT_FOUND ? (err_clear(err), 0) : -1;
 	if (action_tree_read(a, body, &files, err) < 0) {
 		err_clear(err);
 		return 0;
@@ -312,6 +312,7 @@ static int have_tree(const struct ask *ask, const struct meta_artifact_at *at,
 static int check_action(const struct ask *ask, const struct meta_artifact_at *at,
                         const struct model_artifact *x, struct str body, struct err *err)
 {
+	uint64_t left = ACTION_TREE_MAX;
 	struct action_result r;
 	bool all = false;
 
@@ -322,7 +323,7 @@ static int check_action(const struct ask *ask, const struct meta_artifact_at *at
 	if (have_content(ask, at, r.content, r.n, &all, err) < 0)
 		return -1;
 	for (size_t i = 0; i < r.n_trees && all; i++)
-		if (have_tree(ask, at, &r.tree[i], &all, err) < 0)
+		if (have_tree(ask, at, &r.tree[i], &left, &all, err) < 0)
 			return -1;
 	return all ? 0 : forget(ask, at, x, "what it names is not all there", err);
 }
