@@ -131,14 +131,17 @@ static int bring(struct app *app, const struct digest *d, uint64_t size, struct 
 	return rc;
 }
 
-/* Its file, -1: it is lost. */
+enum content { CONTENT_WHOLE, CONTENT_GONE, CONTENT_DAMAGED };
+
+/* Its file, of which only the size was looked at. */
 static int open_blob(struct app *app, const struct digest *d, uint64_t size, int *fd,
-                     struct err *err)
+                     enum content *found, struct err *err)
 {
+	AUTO_FD int file = -1;
 	uint64_t is = 0;
 
-	*fd = -1;
-	if (blobs_fd(app->blobs, d, fd, &is, err) < 0) {
+	*found = CONTENT_GONE;
+	if (blobs_fd(app->blobs, d, &file, &is, err) < 0) {
 		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -150,17 +153,14 @@ static int open_blob(struct app *app, const struct digest *d, uint64_t size, int
 			err_clear(err);
 			return 0;
 		}
-		if (blobs_fd(app->blobs, d, fd, &is, err) < 0)
+		if (blobs_fd(app->blobs, d, &file, &is, err) < 0)
 			return -1;
 	}
-	if (is != size) {
-		(void)close(*fd);
-		*fd = -1;
-	}
+	*found = is == size ? CONTENT_WHOLE : CONTENT_DAMAGED;
+	if (is == size)
+		*fd = TAKE_FD(file);
 	return 0;
 }
-
-enum content { CONTENT_WHOLE, CONTENT_GONE, CONTENT_DAMAGED };
 
 /* All of it in the arena; or, above `most`, an open file. */
 static int look_at(const struct ask *ask, const struct model_artifact *x, const struct digest *want,
@@ -170,11 +170,10 @@ static int look_at(const struct ask *ask, const struct model_artifact *x, const 
 	uint64_t size = x->bytes;
 	struct digest is;
 
-	*found = CONTENT_GONE;
 	if (x->has_body) {
 		*body = x->body;
 		is = hash_sha256(body->p, body->n);
-	} else if (open_blob(ask->app, want, size, &file, err) < 0) {
+	} else if (open_blob(ask->app, want, size, &file, found, err) < 0) {
 		return -1;
 	} else if (file < 0) {
 		return 0;
