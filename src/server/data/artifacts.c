@@ -551,10 +551,12 @@ static int keep(const struct ask *ask, const struct meta_artifact_at *at, struct
 	x.has_body = size <= META_ARTIFACT_BODY_MAX;
 	if (x.has_body)
 		x.body = in->body;
-	else if (put_blob(ask, in, size, err) < 0)
+	if ((!x.has_body && put_blob(ask, in, size, err) < 0) ||
+	    meta_artifact_put(app->meta, ask->a, at, &x, &was, err) < 0) {
+		if (!x.has_body) /* it may be in the folder, and no limit counts it */
+			artifact_dropped(app, hex);
 		return -1;
-	if (meta_artifact_put(app->meta, ask->a, at, &x, &was, err) < 0)
-		return -1;
+	}
 	app_crash_at("artifact:row");
 	*fresh = was.digest == NULL;
 	if (was.digest != NULL && !was.has_body)
