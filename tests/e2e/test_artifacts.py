@@ -809,3 +809,25 @@ def test_blobs_are_in_the_object_store(empty_cluster, bucket):
         return sum(o["Size"] for page in bucket.client.get_paginator("list_objects_v2").paginate(Bucket="data") for o in page.get("Contents", []) if "/blobs/" in o["Key"])
 
     until(lambda: stored() <= MB, deadline=60)
+
+
+def test_a_bucket_that_is_away_is_waited_for_once(empty_cluster, bucket):
+    """Who has to wait builds slower than without a cache. What could not be stored is nowhere."""
+    c = empty_cluster
+    c.start(*flags(c, bucket), "--hub-upstream", "off")
+    site, large = Site(c), os.urandom(SMALL * 4)
+    put(site, "large", large)
+    bucket.kill()
+    refused(site.ask("PUT", ccache_path(1), os.urandom(SMALL * 4)), 503)  # whoever notices
+    until(lambda: len(site.blobs()) == 1)
+    began = time.monotonic()
+    for i in range(20):
+        refused(site.ask("PUT", ccache_path(1), os.urandom(SMALL * 4)), 503, "object store")
+    put(site, "small", b"in its row")
+    assert get(site, "large") == large and get(site, "small") == b"in its row"  # the folder has it
+    site.blobs()[0].unlink()
+    refused(site.ask("GET", ccache_path("large")), 503, "object store")
+    assert time.monotonic() - began < 20
+    bucket.start()
+    until(lambda: site.ask("GET", ccache_path("large")).status == 200)
+    assert get(site, "large") == large

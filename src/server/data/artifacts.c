@@ -64,6 +64,20 @@ static int database_answers(struct app *app, struct err *err)
 	               "the database does not answer: artifacts are there again when it does");
 }
 
+/* The same of the bucket: who has to wait for each of its timeouts builds slower still. */
+static int bucket_answers(struct app *app, struct err *err)
+{
+	char why[OBJSTORE_WHY_MAX];
+	struct outage away;
+
+	if (!weights_in_objects(app))
+		return 0;
+	objstore_outage(app->objects, &away, why);
+	if (away.since_ms == 0)
+		return 0;
+	return err_set(err, ERR_OBJECTS_UNAVAILABLE, "the object store does not answer: %s", why);
+}
+
 static int open_space(const struct ask *ask, const char *ns, const struct artifact_name *name,
                       bool write, struct meta_artifact_at *out, struct err *err)
 {
@@ -119,7 +133,7 @@ static int bring(struct app *app, const struct digest *d, uint64_t size, struct 
 	FMT(tmp, "artifact-%s", app_id(a, MODEL_ID_LEN));
 	blob_pins_add(pins, d);
 	blob_pins_add_tmp(pins, tmp);
-	if (artifact_room_take(app, size, err) < 0 ||
+	if (bucket_answers(app, err) < 0 || artifact_room_take(app, size, err) < 0 ||
 	    blobs_tmp(app->blobs, tmp, &fd, journal, err) < 0)
 		return -1;
 	f.fd = fd;
@@ -596,7 +610,8 @@ static int artifact_put(const struct ask *ask, const char *ns, const struct arti
 
 	*fresh = false;
 	if (open_space(ask, ns, name, true, &at, err) < 0 ||
-	    check_size(ask->app, name, size, err) < 0 || app_has_room(ask->app, err) < 0)
+	    check_size(ask->app, name, size, err) < 0 || app_has_room(ask->app, err) < 0 ||
+	    (size > META_ARTIFACT_BODY_MAX && bucket_answers(ask->app, err) < 0))
 		return -1;
 	if (size <= MEMORY_MAX || name->kind == ARTIFACT_ACTION)
 		rc = to_memory(ask, size, from, &in, err);
