@@ -637,6 +637,7 @@ def test_a_full_disk(empty_cluster):
         pytest.skip("nothing can be mounted here")
     try:
         site = Site(begin(c, "--artifact-bytes", "2GiB"))
+        (c.data / "something else").write_bytes(bytes(200 * MB))
         data = os.urandom(8 * MB)
         put(site, "first", data)
         statuses = [site.ask("PUT", ccache_path(i), os.urandom(16 * MB)).status for i in range(30)]
@@ -692,6 +693,26 @@ def test_who_has_most_loses_first(empty_cluster):
     assert site.metrics()["artifact_bytes"] <= MB
     left = [i for i in range(100) if get(site, i) is not None]
     assert len(left) >= 30 and left == list(range(left[0], 100))
+
+
+def test_artifacts_make_way(empty_cluster):
+    """They have no larger part of the mirror than jobs leave to them: the oldest go, for newer ones and for weights."""
+    c = empty_cluster
+    weights = c.folder / "weights"
+    weights.mkdir()
+    for i in range(3):
+        (weights / f"{i}.bin").write_bytes(os.urandom(12 * MB))
+    site = Site(begin(c, "--mirror-bytes", "64MiB", "--allow-file-root", str(weights)))
+    for i in range(24):
+        put(site, i, os.urandom(4 * MB))
+    left = [i for i in range(24) if get(site, i) is not None]
+    assert len(left) >= 10 and left[-1] == 23, left
+    c.cli("weights", "prefetch", f"file://{weights}")
+    until(lambda: any(w["bytes"] == 36 * MB for w in c.json("weights", "ls")))
+    left = [i for i in range(24) if get(site, i) is not None]
+    assert 1 <= len(left) <= 7 and left[-1] == 23, left
+    held = sum(p.stat().st_size for p in site.blobs())
+    assert held <= 64 * MB, held
 
 
 def test_eviction_of_many_is_fast(empty_cluster):

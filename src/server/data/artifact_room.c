@@ -182,9 +182,10 @@ static int cut_some(struct cut *c, const struct meta_artifact_space *s, uint64_t
 	return 0;
 }
 
-static int evict(struct app *app, struct err *err)
+/* Where there are more than `most`, until they `fit`. */
+static int evict(struct app *app, uint64_t most, uint64_t fit, struct err *err)
 {
-	uint64_t budget = app->set.artifact_bytes, level, sum = 0, *took;
+	uint64_t level, sum = 0, *took;
 	AUTO_ARENA struct arena *a = arena_new();
 	struct artifacts *all = app->artifacts;
 	struct meta_artifact_space *s = NULL;
@@ -201,10 +202,10 @@ static int evict(struct app *app, struct err *err)
 		sum += took[i];
 	}
 	atomic_fetch_add(&all->bytes, (int64_t)sum - counted);
-	if (sum <= budget)
+	if (sum <= most)
 		return 0;
 	write_used(app);
-	level = artifact_level(took, n, artifact_bytes_most(app));
+	level = artifact_level(took, n, fit);
 	for (size_t i = 0; i < n; i++) {
 		uint64_t left = takes(&s[i]) > level ? takes(&s[i]) - level : 0;
 
@@ -240,9 +241,45 @@ int artifact_added(struct app *app, int64_t bytes, struct err *err)
 		return 0;
 	lock_take(&all->evict);
 	if (is_over(app)) /* who had the lock has not made room for this one, too */
-		rc = evict(app, err);
+		rc = evict(app, app->set.artifact_bytes, artifact_bytes_most(app), err);
 	lock_give(&all->evict);
 	return rc;
+}
+
+/* ---- blobs that none names ----------------------------------------------------------------- */
+
+static int collect_dropped(struct app *app, bool *freed, struct err *err)
+{
+	struct artifacts *all = app->artifacts;
+	AUTO_FREE struct digest *drop = NULL;
+	struct blobs_collected gone = {0};
+	size_t n;
+
+	lock_take(&all->lock);
+	drop = TAKE(all->drop);
+	n = all->n_drop;
+	all->n_drop = all->cap_drop = 0;
+	lock_give(&all->lock);
+	if (n > 0 && mirror_collect_dropped(app, drop, n, &gone, err) < 0)
+		return -1;
+	*freed = gone.files > 0;
+	return 0;
+}
+
+int artifacts_yield(struct app *app, uint64_t bytes, bool *some, struct err *err)
+{
+	struct artifacts *all = app->artifacts;
+	int64_t have;
+	int rc;
+
+	*some = false;
+	lock_take(&all->evict);
+	rc = evict(app, app->set.artifact_bytes, artifact_bytes_most(app), err);
+	have = atomic_load(&all->bytes);
+	if (rc == 0 && have > 0 && (uint64_t)have >= bytes)
+		rc = evict(app, (uint64_t)have - bytes, (uint64_t)have - bytes, err);
+	lock_give(&all->evict);
+	return rc < 0 ? -1 : collect_dropped(app, some, err);
 }
 
 /* ---- room in the folder -------------------------------------------------------------------- */
@@ -314,24 +351,15 @@ static void give_idle(struct app *app)
 static void collect(struct app *app)
 {
 	struct artifacts *all = app->artifacts;
-	AUTO_FREE struct digest *drop = NULL;
 	int64_t began_ms = clock_mono_ms();
-	struct blobs_collected gone = {0};
 	struct err err = {0};
-	size_t n;
+	bool freed = false;
 
 	if (began_ms < all->collect_ms)
 		return;
-	lock_take(&all->lock);
-	drop = TAKE(all->drop);
-	n = all->n_drop;
-	all->n_drop = all->cap_drop = 0;
-	lock_give(&all->lock);
-	if (n == 0)
-		return;
-	if (mirror_collect_dropped(app, drop, n, &gone, &err) < 0)
+	if (collect_dropped(app, &freed, &err) < 0)
 		log_warn("artifacts: %s", err.msg); /* they are swept by age then */
-	else if (gone.files > 0)
+	if (freed)
 		mirror_room_changed(app);
 	all->collect_ms = clock_mono_ms() + COLLECT_SHARE * (clock_mono_ms() - began_ms);
 }

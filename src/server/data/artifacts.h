@@ -30,6 +30,9 @@ int artifact_added(struct app *app, int64_t bytes, struct err *err) MUST_CHECK;
 void artifact_dropped(struct app *app, const char *sha256);
 /* Room in the store's folder for a blob, before it is written. */
 int artifact_room_take(struct app *app, uint64_t bytes, struct err *err) MUST_CHECK;
+/* So much room in that folder for what others need more: jobs, and newer artifacts. *some: at least
+ * a part of it; nothing goes when all of them are not enough. */
+int artifacts_yield(struct app *app, uint64_t bytes, bool *some, struct err *err) MUST_CHECK;
 /* The most that one artifact may have, to stay. */
 uint64_t artifact_bytes_most(const struct app *app);
 

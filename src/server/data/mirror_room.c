@@ -6,12 +6,14 @@
 #include "server/data/mirror_room.h"
 #include "base/units.h"
 #include "server/control/inputs.h"
+#include "server/data/artifacts.h"
 #include "server/data/fetch.h"
 #include "server/data/weights.h"
 
 #include <sys/queue.h>
 
 #define PASSES_MAX 100                   /* of evictions, each of one source at least */
+#define YIELDS_MAX 5                     /* of artifacts, the small ones of which free nothing */
 #define ROOTS_PAGE 5000                  /* digests of artifacts at once */
 #define DISK_MARGIN ((uint64_t)64 << 20) /* left free for the rest of the server */
 
@@ -487,6 +489,7 @@ static int find_room(const struct looking *l)
 	struct blobs_collected gone = {0};
 	struct eviction e = {.app = l->app, .way = &way, .a = a, .out = &gone};
 	uint64_t limit, avail, disk, used, over, lacks, could = 0;
+	bool yields = true;
 
 	if (limits(l->app, &limit, &avail, &disk, l->err) < 0)
 		return -1;
@@ -500,9 +503,14 @@ static int find_room(const struct looking *l)
 		return 0;
 	if (could_free(&e, &could, l->err) < 0)
 		return -1;
+	for (int i = 0; i < YIELDS_MAX && could < over && yields; i++)
+		if (artifacts_yield(l->app, over - could, &yields, l->err) < 0 ||
+		    measure(l, limit, avail, &used, &over, &lacks) < 0 ||
+		    could_free(&e, &could, l->err) < 0)
+			return -1;
 	if (could < over)
 		return full(l, excess(used, could), limit);
-	if (over == 0 && could < lacks)
+	if (over == 0 && (lacks == 0 || could < lacks))
 		return 0;
 	if (evict(&e, MAX(over, could < lacks ? 0 : lacks), l->err) < 0 ||
 	    measure(l, limit, avail, &used, &over, &lacks) < 0)

@@ -1,8 +1,9 @@
 /*
  * mirror_room.h - the size limit of the mirror. A fetch reserves room for what it will bring before
  * its first byte travels; where there is too little, what was not used for longest goes: leftovers
- * of other fetches, then sources that no job which waits or runs has resolved. What cannot go is
- * waited for (ERR_MIRROR_FULL), or refused when it could never fit (ERR_MIRROR_TOO_SMALL).
+ * of other fetches, then sources that no job which waits or runs has resolved, then artifacts of
+ * builds. What cannot go is waited for (ERR_MIRROR_FULL), or refused when it could never fit
+ * (ERR_MIRROR_TOO_SMALL).
  *
  * With --objects the folder is a cache of the object store (weights.h): what goes from it are blobs
  * and manifests, in use or not, and their rows stay.
