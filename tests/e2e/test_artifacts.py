@@ -525,6 +525,10 @@ def test_whose_namespace_it_is(site):
     assert site.ask("GET", ccache_path("own", "ann"), token="bob").status == 404
     assert site.ask("PUT", ccache_path("own", "blue"), b"x", token="blue").status == 404
     assert site.ask("PUT", ccache_path("own", "BLUE"), b"x", token="eve").status == 200
+    # another team's name, written in another way, takes nothing away
+    site.cluster.cli("teams", "create", "RED")
+    assert get(site, "mine") == b"of red" and site.ask("GET", ccache_path("mine", "RED")).body == b"of red"
+    assert get(site, "mine", token="admin") == b"of red" and site.ask("GET", ccache_path("mine", "RED"), token="admin").status == 404
     # without a token, or with one that is none
     answer = refused(site.ask("GET", ccache_path("mine"), token=None), 401, "Basic")
     assert {h.split()[0] for h in answer.headers.get_all("WWW-Authenticate")} == {"Bearer", "Basic"}

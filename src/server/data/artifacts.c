@@ -23,6 +23,26 @@ static int no_namespace(const char *ns, struct err *err)
 	               "there is no namespace %.100s: name your team, or your own token", ns);
 }
 
+/* Whose name it is, in any case: the caller's own, or for who has all of them the one that is
+ * written so. *taken: it is a team's, perhaps another one's. */
+static const char *team_of(const struct principal *who, const struct model_team *team, size_t n,
+                           const char *ns, bool *taken)
+{
+	const struct model_team *found = NULL;
+
+	*taken = false;
+	for (size_t i = 0; i < n; i++) {
+		if (strcasecmp(team[i].name, ns) != 0)
+			continue;
+		*taken = true;
+		if (who->team_id != NULL && strcmp(who->team_id, team[i].id) != 0)
+			continue;
+		if (found == NULL || strcmp(team[i].name, ns) == 0)
+			found = &team[i];
+	}
+	return found != NULL ? found->id : NULL;
+}
+
 /* May the caller do this there? All that decides it is here. */
 static int space_of(const struct ask *ask, const char *ns, bool write, struct meta_artifact_at *out,
                     struct err *err)
@@ -31,20 +51,17 @@ static int space_of(const struct ask *ask, const char *ns, bool write, struct me
 	struct model_team *team = NULL;
 	size_t n = 0;
 	char *owner;
+	bool taken;
 
 	if (ctx_need(ask, write ? ROLE_MEMBER : ROLE_VIEWER, err) < 0 ||
 	    meta_teams(ask->app->meta, ask->a, &team, &n, err) < 0)
 		return -1;
 	*out = (struct meta_artifact_at){.owner = ""};
-	for (size_t i = 0; i < n; i++) { /* a token may have the name of a team */
-		if (strcasecmp(team[i].name, ns) != 0)
-			continue;
-		if (who->team_id != NULL && strcmp(who->team_id, team[i].id) != 0)
-			return no_namespace(ns, err);
-		out->team_id = team[i].id;
+	out->team_id = team_of(who, team, n, ns, &taken);
+	if (out->team_id != NULL)
 		return 0;
-	}
-	if (strcasecmp(ns, who->name) != 0 || !hub_part_ok(str_of(who->name)))
+	/* a token may have the name of a team: that is the team's */
+	if (taken || strcasecmp(ns, who->name) != 0 || !hub_part_ok(str_of(who->name)))
 		return no_namespace(ns, err);
 	owner = arena_cstr(ask->a, who->name);
 	str_lower(owner);
