@@ -712,11 +712,29 @@ def test_artifacts_make_way(empty_cluster):
     left = [i for i in range(24) if get(site, i) is not None]
     assert len(left) >= 10 and left[-1] == 23, left
     c.cli("weights", "prefetch", f"file://{weights}")
-    until(lambda: any(w["bytes"] == 36 * MB for w in c.json("weights", "ls")))
+    until(lambda: any(w["state"] == "READY" for w in c.json("weights", "ls")))
     left = [i for i in range(24) if get(site, i) is not None]
     assert 1 <= len(left) <= 7 and left[-1] == 23, left
     held = sum(p.stat().st_size for p in site.blobs())
     assert held <= 64 * MB, held
+
+
+def test_builds_hold_little_of_the_mirror(empty_cluster):
+    """What they have reserved, for what comes next, leaves room for weights while they go on."""
+    c = empty_cluster
+    weights = c.folder / "weights"
+    weights.mkdir()
+    with open(weights / "w.bin", "wb") as f:
+        f.truncate(150 * MB)
+    site = Site(begin(c, "--mirror-bytes", "300MiB", "--allow-file-root", str(weights)))
+    put(site, 0, os.urandom(SMALL * 2))
+    c.cli("weights", "prefetch", f"file://{weights}", code=None, timeout=CALL_S)
+
+    def is_there():
+        put(site, 0, os.urandom(SMALL * 2))
+        return any(w["state"] == "READY" for w in c.json("weights", "ls"))
+
+    until(is_there, deadline=60)
 
 
 def test_eviction_of_many_is_fast(empty_cluster):

@@ -318,18 +318,34 @@ static int take_lump(struct app *app, uint64_t lump, struct err *err)
 	return 0;
 }
 
+/* What is held is kept from others as long as artifacts come: a small part of all, so. */
+static int lump_of(struct app *app, uint64_t *lump, struct err *err)
+{
+	struct mirror_room_view room;
+
+	if (mirror_room_view(app, &room, err) < 0)
+		return -1;
+	*lump = MIN(LUMP, MIN(app->set.artifact_bytes, room.limit) / EVICT_SHARE);
+	return 0;
+}
+
 int artifact_room_take(struct app *app, uint64_t bytes, struct err *err)
 {
-	uint64_t lump = MAX(bytes, MIN(LUMP, app->set.artifact_bytes / EVICT_SHARE));
+	uint64_t lump;
 
-	while (!take_held(app, bytes)) { /* another one may take what was just found */
+	if (take_held(app, bytes))
+		return 0;
+	if (lump_of(app, &lump, err) < 0)
+		return -1;
+	lump = MAX(lump, bytes);
+	do { /* another one may take what was just found */
 		if (take_lump(app, lump, err) == 0)
 			continue;
 		if (err->code != ERR_NO_SPACE || lump == bytes)
 			return -1;
 		err_clear(err);
 		lump = bytes;
-	}
+	} while (!take_held(app, bytes));
 	return 0;
 }
 
