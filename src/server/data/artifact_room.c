@@ -123,7 +123,7 @@ void artifact_dropped(struct app *app, const char *sha256)
 	struct digest d;
 
 	if (digest_parse(str_of(sha256), &d, &ignored) < 0)
-		return; /* a row that names no blob; the rows are looked at by --check */
+		return; /* a row that names no blob */
 	lock_take(&all->lock);
 	if (all->n_drop == all->cap_drop) {
 		all->cap_drop = MAX(all->cap_drop * 2, (size_t)256);
