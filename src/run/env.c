@@ -61,7 +61,8 @@ static bool is_listed(const char *list, const char *host)
 	struct str rest = str_of(list), one;
 
 	while (str_cut(&rest, ',', &one))
-		if (str_eq(str_trim(one), host))
+		/* "*", which programs know only as the whole of the list, is for all hosts */
+		if (str_eq(str_trim(one), host) || str_eq(str_trim(one), "*"))
 			return true;
 	return false;
 }

@@ -185,7 +185,8 @@ def test_what_a_file_may_name(site):
 
 
 def test_a_proxy_is_not_asked_for_the_hub(site):
-    for given, seen in ((("a.example", ""), ["a.example,127.0.0.1", "127.0.0.1"]), (("", ""), ["127.0.0.1", "127.0.0.1"]), (("b, 127.0.0.1", "127.0.0.1"), ["b, 127.0.0.1", "127.0.0.1"])):
+    for given, seen in ((("a.example", ""), ["a.example,127.0.0.1", "127.0.0.1"]), (("", ""), ["127.0.0.1", "127.0.0.1"]), (("b, 127.0.0.1", "127.0.0.1"), ["b, 127.0.0.1", "127.0.0.1"]),
+                        (("*", "*"), ["*", "*"])):
         job = push(site, """said([api.whoami()["name"], os.environ.get("NO_PROXY"), os.environ.get("no_proxy")])""",
                    runtime={"environment_variables": {"http_proxy": "http://127.0.0.1:1", "NO_PROXY": given[0], "no_proxy": given[1]}})
         assert answer(site, job) == ["ann", *seen]
