@@ -188,11 +188,7 @@ static int open_file(const struct harvest *h, const char *key, const struct tree
 /* Asked between two files. Only the last harvest has an end: the job's waits for it. */
 static int may_go_on(struct harvest *h, struct err *err)
 {
-	struct report_desired o = {0};
-
-	if (h->last) /* before, an order has to wake up who ends the job */
-		report_desired(h->o.report, &o);
-	if (o.now)
+	if (h->last && h->o.hurries(h->o.arg))
 		h->until_ms = MIN(h->until_ms, clock_mono_ms() + HARVEST_HURRY_MS);
 	if (*report_given_up(h->o.report) ||
 	    (h->last ? clock_mono_ms() >= h->until_ms : atomic_load(&h->over)))
@@ -617,10 +613,8 @@ void harvest_soon(struct harvest *h)
 	lock_give(&h->lock);
 }
 
-void harvest_finish(struct harvest *h, bool clean, bool hurry)
+void harvest_finish(struct harvest *h, bool clean)
 {
-	int64_t most = hurry ? HARVEST_HURRY_MS : HARVEST_LAST_MS;
-
 	if (h == NULL)
 		return;
 	lock_take(&h->lock);
@@ -630,7 +624,7 @@ void harvest_finish(struct harvest *h, bool clean, bool hurry)
 	(void)pthread_join(h->thread, NULL);
 	h->last = true;
 	if (!*report_given_up(h->o.report))
-		harvest_now(h, clean ? 0 : clock_wall_ms(), clock_mono_ms() + most);
+		harvest_now(h, clean ? 0 : clock_wall_ms(), clock_mono_ms() + HARVEST_LAST_MS);
 	cond_done(&h->changed);
 	lock_done(&h->lock);
 	map_free(h->known);

@@ -35,6 +35,8 @@ struct harvest_options {
 	struct logs *logs;
 	const struct harvest_fact *fact;
 	size_t n_facts;
+	bool (*hurries)(void *arg); /* does somebody wait for the end? Asked by harvest_finish() */
+	void *arg;
 };
 
 struct harvest;
@@ -43,8 +45,7 @@ struct harvest;
 int harvest_start(struct harvest **out, const struct harvest_options *o,
                   struct err *err) MUST_CHECK;
 void harvest_soon(struct harvest *h); /* a good moment; NULL is fine */
-/* The commands are over; `clean`: by themselves, so nothing was being written. `hurry`: somebody
- * waits for the end. NULL is fine. */
-void harvest_finish(struct harvest *h, bool clean, bool hurry);
+/* The commands are over; `clean`: by themselves, so nothing was being written. NULL is fine. */
+void harvest_finish(struct harvest *h, bool clean);
 
 #endif

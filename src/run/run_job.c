@@ -194,6 +194,27 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 			row->name);
 }
 
+static void note_signals(struct run *r)
+{
+	struct signalfd_siginfo si;
+
+	while (read(r->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		log_warn("received signal %u: stopping the job", si.ssi_signo);
+		r->terminated = true;
+	}
+}
+
+/* `stop --now`, or a machine that shuts down: checkpoints come first then. */
+static bool hurries(void *arg)
+{
+	struct run *r = FROM_VOID(struct run, arg, RUN_MAGIC);
+	struct report_desired o;
+
+	note_signals(r);
+	report_desired(r->report, &o);
+	return o.now || r->terminated;
+}
+
 static void start_harvest(struct run *r)
 {
 	const struct wire_launch *l = &r->launch;
@@ -222,7 +243,9 @@ static void start_harvest(struct run *r)
 	                                            .report = r->report,
 	                                            .logs = r->logs,
 	                                            .fact = fact,
-	                                            .n_facts = n},
+	                                            .n_facts = n,
+	                                            .hurries = hurries,
+	                                            .arg = r},
 	                  &err) < 0)
 		logs_message(r->logs, "compile cache %s: nothing is kept: %s", l->compile.repo,
 		             err.msg);
@@ -310,16 +333,6 @@ static int start_ship(struct run *r, struct err *err)
 	if (run_ship_file(r, err) < 0)
 		return -1;
 	return ship_start(&r->ship, &o, err);
-}
-
-static void note_signals(struct run *r)
-{
-	struct signalfd_siginfo si;
-
-	while (read(r->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
-		log_warn("received signal %u: stopping the job", si.ssi_signo);
-		r->terminated = true;
-	}
 }
 
 /* Waits for a go; false: stopped, fenced or told to end before user code. */
@@ -646,7 +659,6 @@ static void write_record(struct run *r)
 static void run_commands(struct run *r)
 {
 	struct wire_sample last;
-	struct report_desired o;
 	struct err err = {0};
 
 	if (go(r, &err) < 0) {
@@ -678,8 +690,7 @@ static void run_commands(struct run *r)
 	run_crash_at("recorded");
 	if (r->harvest != NULL || r->ship != NULL)
 		report_stage(r->report, STAGE_SYNC);
-	report_desired(r->report, &o);
-	harvest_finish(TAKE(r->harvest), r->code == 0 && r->end.end == JOB_END_EXIT, o.now);
+	harvest_finish(TAKE(r->harvest), r->code == 0 && r->end.end == JOB_END_EXIT);
 	sync_checkpoints(r);
 }
 
