@@ -713,6 +713,22 @@ def test_odd_names(site):
     assert files(c, id_, token=t) == []
 
 
+def test_a_commit_that_only_adds(site):
+    """What is there stays as it is, files and folders."""
+    c = site.cluster
+    t = site.token["ann"]
+    id_ = new(c, t)
+    good(commit(c, id_, small("a", b"1"), small("d/x", b"1"), token=t))
+    good(commit(c, id_, small("a", b"2"), small("b", b"2"), small("b", b"3"), token=t, addOnly=True))
+    assert [get(c, id_, path, token=t).body for path in ("a", "b")] == [b"1", b"2"]
+    for path in ("a", "d/x", "d/", "nothing"):
+        refused(commit(c, id_, small("n", b"2"), gone(path), token=t, addOnly=True), 400, "deletes nothing")
+    refused(commit(c, id_, small("n", b"2"), gone("n"), token=t, addOnly=True), 400, "deletes nothing")
+    assert files(c, id_, token=t) == ["a", "b", "d/x"]
+    good(commit(c, id_, small("a", b"2"), gone("d/"), token=t, addOnly=False))
+    assert files(c, id_, token=t) == ["a", "b"] and get(c, id_, "a", token=t).body == b"2"
+
+
 def test_files_and_folders(site):
     """A name is a file or a folder; lines are applied in their order."""
     c = site.cluster

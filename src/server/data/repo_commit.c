@@ -288,13 +288,14 @@ static bool is_there(const struct sum *s, const char *path)
 static int apply_line(struct sum *s, const struct change_line *l, struct err *err)
 {
 	struct added x = {.f = {.path = l->path, .size = l->size}, .sha256 = l->sha256};
+	bool adds = l->kind == HUB_LINE_FILE || l->kind == HUB_LINE_LFS_FILE;
 	bool file, folder;
 
+	if (s->c->add_only && !adds)
+		return err_set(err, ERR_INVALID, "%s: a commit with addOnly deletes nothing",
+		               l->path);
 	if (s->c->add_only && is_there(s, l->path))
-		return l->kind == HUB_LINE_FILE || l->kind == HUB_LINE_LFS_FILE
-		               ? 0
-		               : err_set(err, ERR_INVALID,
-		                         "%s: a commit with addOnly deletes nothing", l->path);
+		return 0;
 	switch (l->kind) {
 	case HUB_LINE_FILE:
 		memcpy(x.f.oid, l->oid, HUB_OID_LEN);
