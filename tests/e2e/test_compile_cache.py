@@ -146,6 +146,15 @@ def test_who_may_push(site):
         assert "there is no repository" in site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]})["error"]["message"], repo
 
 
+def test_a_repository_that_was_renamed(site):
+    Client(site.folder, site.url, "2.4", site.tokens["ann"]).run("""
+        api.create_repo("ann/before")
+        api.move_repo("ann/before", "ann/after")
+        said(1)""")
+    folder = site.job_folder(["true"], project="red/ann", runtime={"compile_cache": {"enabled": True, "repo": "before"}})
+    assert "the repository ann/before is now ann/after" in json.dumps(site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]}))
+
+
 def test_what_a_file_may_say(site):
     for cache, words in (({"enabled": True, "repo": "datasets/a/b"}, "no repository of models"), ({"enabled": True, "repo": "a/b/c"}, "no repository of models"),
                          ({"enabled": "yes"}, "should be true or false"), ({"enabled": True, "repos": "x"}, "did you mean")):

@@ -56,6 +56,10 @@ int compile_check(const struct ask *ask, const struct model_project *p, const st
 		               "repository: name one of your own");
 	if (repo_look(&as, HUB_MODELS, id, &how, &r, &moved, err) < 0)
 		return -1;
+	if (how != REPO_NONE && moved) /* a job's token is good for the name in its file */
+		return err_set(err, ERR_INVALID,
+		               "runtime.compile_cache.repo: the repository %s is now %s/%s", id,
+		               r.owner, r.name);
 	if (how != REPO_NONE)
 		return 0;
 	if (!compile_is_own(id, user, p->team_name))
