@@ -463,16 +463,22 @@ static int put_unit(struct batch *b, enum compile_kind kind, const struct tree_l
 	return 0;
 }
 
-static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, struct err *err)
+/* *unlisted: why it cannot be looked at. */
+static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, struct err *unlisted,
+                    struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct compile_file *file;
 	bool *torn, *fresh;
 	struct tree_list all;
+	struct err why = {0};
 	size_t *at, *unit, *end, n = 0, room = COMPILE_TEXTS_MAX;
 
-	if (list_kind(b->h, a, kind, &all, err) < 0)
-		return -1;
+	if (list_kind(b->h, a, kind, &all, &why) < 0) {
+		if (unlisted->code == ERR_NONE)
+			*unlisted = why;
+		return 0; /* the others are kept */
+	}
 	file = ARENA_ARRAY(a, struct compile_file, all.n + 1);
 	at = ARENA_ARRAY(a, size_t, all.n + 1);
 	fresh = ARENA_ARRAY(a, bool, all.n + 1);
@@ -525,7 +531,7 @@ static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
 	uint64_t files = h->files, bytes = h->bytes;
 	struct batch b = {.fd = -1};
 	char size[UNITS_CAP];
-	struct err err = {0};
+	struct err err = {0}, unlisted = {0};
 	int rc;
 
 	if (h->refused)
@@ -533,7 +539,7 @@ static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
 	h->until_ms = until_ms;
 	rc = batch_begin(&b, h, a, &err);
 	for (enum compile_kind k = 0; rc == 0 && k < COMPILE_KIND_COUNT; k++)
-		rc = add_kind(&b, k, now_ms, &err);
+		rc = add_kind(&b, k, now_ms, &unlisted, &err);
 	if (rc == 0 && b.n > 0)
 		rc = send_some(&b, &err);
 	batch_done(&b);
@@ -547,6 +553,10 @@ static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
 	else if (rc < 0 && (h->last || !h->over))
 		logs_message(h->o.logs, "compile cache %s: not all is kept: %s", h->cache->repo,
 		             err.msg);
+	if (rc == 0 && unlisted.code != ERR_NONE)
+		logs_message(h->o.logs, "compile cache %s: not all is kept: %s", h->cache->repo,
+		             unlisted.msg);
+	err_clear(&unlisted);
 	err_clear(&err);
 }
 

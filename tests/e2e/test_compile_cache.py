@@ -174,6 +174,18 @@ def test_names_that_no_repository_has(site):
     assert sorted(files) == ["a b+c/é", "back\\slash", "good"], (files, site.logs(job))
 
 
+def test_one_that_cannot_be_looked_at(site):
+    """The caches of the other compilers are kept, and one is told why not all is."""
+    make = f"""
+        m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_1+d41d8cd9; mkdir -p $m; echo hlo > $m/model.hlo_module.pb; echo neff > $m/model.neff; : > $m/model.done
+        for i in $TRITON_CACHE_DIR $VLLM_CACHE_ROOT; do cd $i; mkdir -p $(printf 'd/%.0s' $(seq 150)); done; mkdir $CUDA_CACHE_PATH/a; echo x > $CUDA_CACHE_PATH/a/x
+    """
+    job = run(site, [make], repo="deep")
+    files = {f for f in listing(site, "ann/deep") if not f.startswith(".")}
+    assert f"{NEURON}/MODULE_1+d41d8cd9/model.neff" in files and any(f.startswith("cuda/") for f in files) and not any(f.startswith("triton/") for f in files), files
+    assert "not all is kept: " in site.logs(job) and "too many folders in each other" in site.logs(job)
+
+
 def test_a_server_that_is_away_at_the_end(empty_cluster):
     c = empty_cluster
     c.start("--cpus", "2", "--memory", "2Gi", "--hub-upstream", "off")
