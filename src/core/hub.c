@@ -5,7 +5,6 @@
 #include "base/record.h"
 #include "core/manifest.h"
 
-#define DEPTH_MAX 100 /* folders in each other: each is a call */
 #define OID_HEX_CAP (2 * HUB_OID_LEN + 1)
 
 static const struct {
@@ -260,9 +259,9 @@ static int tree_of(struct grow *g, size_t *i, size_t under, unsigned depth,
 	struct hub_listing *l = g->l;
 	const char *first = *i < l->n ? l->file[*i].path : "";
 
-	if (depth > DEPTH_MAX)
+	if (depth > HUB_DEPTH_MAX)
 		return err_set(err, ERR_INVALID, "\"%s\" is more than %d folders deep", first,
-		               DEPTH_MAX);
+		               HUB_DEPTH_MAX);
 	while (*i < l->n && strncmp(l->file[*i].path, first, under) == 0) {
 		const struct hub_file *f = &l->file[*i];
 		const char *name = f->path + under, *slash = strchr(name, '/');

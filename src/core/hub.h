@@ -19,6 +19,7 @@
 #define HUB_PART_MAX 96     /* of an id */
 #define HUB_REV_MAX 256     /* bytes of a branch's or a tag's name */
 #define HUB_POINTER_CAP 160 /* bytes of a pointer, and NUL */
+#define HUB_DEPTH_MAX 100   /* folders in each other: each is a call */
 #define HUB_LISTING_MAX ((size_t)256 << 20)
 
 enum hub_type { HUB_MODELS, HUB_DATASETS, HUB_SPACES };

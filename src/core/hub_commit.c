@@ -405,7 +405,12 @@ static bool is_plain(struct str path)
 
 bool hub_commit_path_ok(struct str path)
 {
-	return is_plain(path) && !is_gits_own(path) && str_is_utf8(path);
+	size_t folders = 0;
+
+	for (size_t i = 0; i < path.n; i++)
+		folders += path.p[i] == '/';
+	return folders <= HUB_DEPTH_MAX && is_plain(path) && !is_gits_own(path) &&
+	       str_is_utf8(path);
 }
 
 static int finish_path(struct hub_commit_reader *r, struct err *err)

@@ -502,7 +502,9 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, str
 
 		assert(file[i].unit <= n);
 		/* No compiler writes a name that no repository can have. */
-		fresh[i] = file[i].take && hub_commit_path_ok(str_of(e->path)) &&
+		fresh[i] = file[i].take &&
+		           hub_commit_path_ok(str_of(compile_cache_repo_path(
+				   a, kind, b->h->cache->device, e->path))) &&
 		           !is_known(b->h, key_of(a, kind, e->path), e);
 		if (fresh[i] && may_go_on(b->h, err) < 0)
 			return -1;

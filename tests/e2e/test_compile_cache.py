@@ -167,7 +167,7 @@ def test_what_a_file_may_say(site):
 def test_names_that_no_repository_has(site):
     make = r"""
         cd $CUDA_CACHE_PATH; touch good; touch "$(printf 'new\nline')" "$(printf 'not\377text')" 'back\slash' ; mkdir .git 'a b+c'; touch .git/config 'a b+c/é'
-        mkdir -p $(printf 'd/%.0s' $(seq 60))
+        mkdir -p $(printf 'd/%.0s' $(seq 60)); e=$(printf 'e/%.0s' $(seq 102)); mkdir -p $e; touch $e/f
     """
     job = run(site, [make], repo="names")
     files = [f.split("/", 2)[2] for f in listing(site, "ann/names") if f.startswith("cuda/")]

@@ -113,9 +113,31 @@ static void says_that_it_only_adds(void **state UNUSED)
 	                                    "\"description\":\"d\",\"addOnly\":true}}\n");
 }
 
+static void paths(void **state UNUSED)
+{
+	static const struct {
+		const char *path;
+		bool ok;
+	} cases[] = {{"a", true},     {"a b/c\xc3\xa9", true}, {"back\\slash", true},
+	             {"", false},     {"/a", false},           {"a//b", false},
+	             {"../a", false}, {"..\\a", false},        {"a/.GIT/config", false},
+	             {"a\nb", false}, {"\xff", false}};
+	AUTO_BUF struct buf deep = BUF_INIT(OUT_MAX);
+
+	for (size_t i = 0; i < COUNT(cases); i++)
+		assert_row(hub_commit_path_ok(str_of(cases[i].path)) == cases[i].ok, cases[i].path);
+	for (size_t i = 0; i < HUB_DEPTH_MAX; i++)
+		buf_puts(&deep, "d/");
+	buf_puts(&deep, "f");
+	assert_true(hub_commit_path_ok(buf_view(&deep)));
+	buf_puts(&deep, "/f");
+	assert_false(hub_commit_path_ok(buf_view(&deep)));
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(reads_as_written),
 	cmocka_unit_test(deletes),
 	cmocka_unit_test(says_that_it_only_adds),
+	cmocka_unit_test(paths),
 };
 UNIT_MAIN(tests)
