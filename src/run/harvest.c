@@ -16,7 +16,7 @@
 #define RETRY_MS 3000
 #define HARVEST_LEAST_MS 5000 /* of one try */
 #define RECORD_MAX ((size_t)8 << 20)
-#define TEXT_MAX ((size_t)256 << 10)
+#define TEXT_MAX (HUB_COMMIT_TEXT_MAX - 1)
 
 struct known { /* a file as it was when it was sent, or when the job began */
 	uint64_t size, inode;

@@ -174,6 +174,14 @@ def test_names_that_no_repository_has(site):
     assert sorted(files) == ["a b+c/é", "back\\slash", "good"], (files, site.logs(job))
 
 
+def test_more_facts_than_a_message_holds(site):
+    make = f"m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_1+d41d8cd9; mkdir -p $m; echo hlo > $m/model.hlo_module.pb; echo neff > $m/model.neff; : > $m/model.done"
+    job = run(site, [make], repo="facts", runtime={"environment_variables": {f"VLLM_{i}": "x" * 990 for i in range(75)}})
+    files = listing(site, "ann/facts")
+    assert f"{NEURON}/MODULE_1+d41d8cd9/model.neff" in files, site.logs(job)
+    assert len(json.loads(next(text for path, text in files.items() if path.startswith(".stoker/harvests/")))["facts"]) > 70
+
+
 def test_one_that_cannot_be_looked_at(site):
     """The caches of the other compilers are kept, and one is told why not all is."""
     make = f"""
