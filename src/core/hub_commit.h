@@ -10,7 +10,8 @@
  *   {"key":"lfsFile","value":{"path":"a","algo":"sha256","oid":"<64 hex>","size":1}}
  *   {"key":"deletedFile","value":{"path":"a"}}   {"key":"deletedFolder","value":{"path":"a/"}}
  *
- * addOnly is of this server alone: a file whose path is there already stays as it is.
+ * addOnly is of this server alone: what is there stays as it is, and a line whose path is that of a
+ * file or a folder, or leads through a file, is passed over.
  * Keys come in any order, those that are not known are skipped (with any value, to a bounded
  * depth), empty lines mean nothing. The protocol is that of huggingface_hub, _commit_api.py.
  */

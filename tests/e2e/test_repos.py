@@ -719,7 +719,7 @@ def test_a_commit_that_only_adds(site):
     t = site.token["ann"]
     id_ = new(c, t)
     good(commit(c, id_, small("a", b"1"), small("d/x", b"1"), token=t))
-    good(commit(c, id_, small("a", b"2"), small("b", b"2"), small("b", b"3"), token=t, addOnly=True))
+    good(commit(c, id_, small("a", b"2"), small("a/b/c", b"2"), small("d", b"2"), small("b", b"2"), small("b", b"3"), token=t, addOnly=True))
     assert [get(c, id_, path, token=t).body for path in ("a", "b")] == [b"1", b"2"]
     for path in ("a", "d/x", "d/", "nothing"):
         refused(commit(c, id_, small("n", b"2"), gone(path), token=t, addOnly=True), 400, "deletes nothing")

@@ -277,12 +277,17 @@ static int add_lfs(struct sum *s, const struct change_line *l, struct err *err)
 	return 0;
 }
 
+/* The file, or what it cannot be beside: a folder of its name, a file of its folder's. Of a commit
+ * that deletes nothing. */
 static bool is_there(const struct sum *s, const char *path)
 {
 	const struct hub_listing *l = &s->base->l;
-	const struct hub_file *f = hub_listing_file(l, str_of(path));
 
-	return (f != NULL && !s->gone[f - l->file]) || map_get(s->at, str_of(path)) != NULL;
+	for (size_t i = 0; path[i] != '\0'; i++)
+		if (path[i] == '/' && hub_listing_file(l, str_n(path, i)) != NULL)
+			return true;
+	return hub_listing_file(l, str_of(path)) != NULL ||
+	       hub_listing_folder(l, str_of(path)) != NULL || map_get(s->at, str_of(path)) != NULL;
 }
 
 static int apply_line(struct sum *s, const struct change_line *l, struct err *err)
