@@ -297,7 +297,7 @@ def test_every_variable(cluster):
 
     def named(*when):
         return {name for name, (w, _) in table.items() if w in when}
-    plain = ["always", "no `image`", "`enable_baseten_workdir`", "set by the shell"]
+    plain = ["always", "no `image`", "`enable_baseten_workdir`", "set by the shell", "the job sets none of HF_ENDPOINT, HF_TOKEN, HUGGING_FACE_HUB_TOKEN"]
     inherited = named("no `image`, and set for the server")
     got = environment(cluster, cluster.push(["env"]))
     assert set(got) - inherited == named(*plain)
