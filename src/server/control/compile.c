@@ -11,15 +11,13 @@
 const char *compile_repo(struct arena *a, const struct job_spec *spec, const char *user,
                          const char *team)
 {
+	const char *id;
 	enum hub_type type;
-	struct str id;
 
 	if (spec->compile.repo == NULL)
 		return arena_printf(a, "%s/" SPEC_COMPILE_REPO, team);
-	if (!hub_typed_id(str_of(spec->compile.repo), &type, &id))
-		return ""; /* of a stored job: none that there is */
-	return memchr(id.p, '/', id.n) != NULL ? arena_strz(a, id)
-	                                       : arena_printf(a, "%s/%.*s", user, STR_ARG(id));
+	id = repo_typed(a, spec->compile.repo, user, &type);
+	return id != NULL ? id : ""; /* none that there is */
 }
 
 bool compile_is_own(const char *repo, const char *user, const char *team)
@@ -108,29 +106,41 @@ static struct str text_of(const struct hub_repo *files, struct arena *a, enum co
 	return arena_str(a, buf_view(&text));
 }
 
+/* Whether the file at `i` is of use on the device, and where it lies then. */
+static bool is_of_use(const struct hub_repo *files, struct arena *a, const char *device, size_t i,
+                      struct compile_place *at)
+{
+	return files->is_here[i] && compile_cache_place(a, files->l.file[i].path, at) &&
+	       (at->device[0] == '\0' || strcmp(at->device, device) == 0);
+}
+
 static void sort_out(const struct hub_repo *files, struct arena *a, const char *device,
                      struct some some[COMPILE_KIND_COUNT])
 {
+	struct compile_place *at = ARENA_ARRAY(a, struct compile_place, files->l.n + 1);
+	bool *used = ARENA_ARRAY(a, bool, files->l.n + 1);
 	size_t room = COMPILE_TEXTS_MAX;
 
+	for (size_t i = 0; i < files->l.n; i++) {
+		used[i] = is_of_use(files, a, device, i, &at[i]);
+		if (used[i])
+			some[at[i].kind].n++;
+	}
 	for (size_t k = 0; k < COMPILE_KIND_COUNT; k++) {
-		some[k].at = ARENA_ARRAY(a, size_t, files->l.n + 1);
-		some[k].file = ARENA_ARRAY(a, struct compile_file, files->l.n + 1);
+		some[k].at = ARENA_ARRAY(a, size_t, some[k].n + 1);
+		some[k].file = ARENA_ARRAY(a, struct compile_file, some[k].n + 1);
+		some[k].n = 0;
 	}
 	for (size_t i = 0; i < files->l.n; i++) {
-		const struct hub_file *f = &files->l.file[i];
-		struct compile_place at;
-		struct some *to;
+		struct some *to = &some[at[i].kind];
 
-		if (!files->is_here[i] || !compile_cache_place(a, f->path, &at) ||
-		    (at.device[0] != '\0' && strcmp(at.device, device) != 0))
+		if (!used[i])
 			continue;
-		to = &some[at.kind];
 		to->at[to->n] = i;
 		to->file[to->n++] = (struct compile_file){
-			.path = at.path,
-			.size = f->size,
-			.text = text_of(files, a, at.kind, i, at.path, &room)};
+			.path = at[i].path,
+			.size = files->l.file[i].size,
+			.text = text_of(files, a, at[i].kind, i, at[i].path, &room)};
 	}
 }
 

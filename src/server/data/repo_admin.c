@@ -74,23 +74,23 @@ static int namespace_of(const struct ask *ask, const char *asked, struct model_r
 
 int repo_may_give(const struct ask *ask, const char *team_id, const char *typed, struct err *err)
 {
-	const char *key = repo_push_key(ask->a, typed, ask->principal->name);
 	struct principal in_team = *ask->principal;
 	const struct ask as = {ask->app, &in_team, ask->a};
-	struct str name = str_of(key), type_word, owner;
 	struct model_repo r, fresh = {0};
+	struct str name, owner;
 	enum hub_type type;
+	const char *id = repo_typed(ask->a, typed, ask->principal->name, &type);
 	bool moved;
 
 	in_team.team_id = team_id;
-	if (!str_cut(&name, '/', &type_word) || !hub_type_parse(type_word, &type) ||
-	    !hub_id_ok(name))
+	if (id == NULL)
 		return err_set(err, ERR_INVALID, "\"%s\" is no name of a repository%s", typed,
 		               hub_typed_id(str_of(typed), &type, &name)
 		                       ? " in a namespace that is called as your token: write "
 		                         "OWNER/NAME"
 		                       : "");
-	if (repo_find(ask->app, ask->a, type, arena_strz(ask->a, name), &r, &moved, err) < 0)
+	id = hub_lower(ask->a, id);
+	if (repo_find(ask->app, ask->a, type, id, &r, &moved, err) < 0)
 		return -1;
 	if (r.id != NULL && moved)
 		return err_set(err, ERR_INVALID, "the repository is now %s%s/%s",
@@ -98,8 +98,9 @@ int repo_may_give(const struct ask *ask, const char *team_id, const char *typed,
 	if (r.id != NULL && repo_may(&as, &r, REPO_WRITE))
 		return 0;
 	if (r.id != NULL && repo_may(&as, &r, REPO_READ)) /* else it is not there for the caller */
-		return err_set(err, ERR_ROLE_REQUIRED, "token \"%s\" may not write to %.*s",
-		               ask->principal->name, STR_ARG(name));
+		return err_set(err, ERR_ROLE_REQUIRED, "token \"%s\" may not write to %s",
+		               ask->principal->name, id);
+	name = str_of(id);
 	(void)str_cut(&name, '/', &owner);
 	return namespace_of(&as, arena_strz(ask->a, owner), &fresh, err);
 }
@@ -154,8 +155,7 @@ static int create_repo(const struct ask *ask, enum hub_type type, const char *ow
 	char key[HUB_REPO_CAP];
 	bool moved;
 
-	if ((ask->principal->job == NULL && ctx_need(ask, ROLE_MEMBER, err) < 0) ||
-	    namespace_of(ask, owner, &r, err) < 0)
+	if (repo_writer(ask, err) < 0 || namespace_of(ask, owner, &r, err) < 0)
 		return -1;
 	hub_repo_name(type, arena_printf(ask->a, "%s/%s", r.owner, name), key);
 	if (repo_find(app, ask->a, type, strchr(key, '/') + 1, &old, &moved, err) < 0)

@@ -160,20 +160,27 @@ static bool is_team(const struct ask *ask, const struct model_repo *r)
 	return team_id == NULL || strcmp(team_id, r->team_id) == 0;
 }
 
+const char *repo_typed(struct arena *a, const char *typed, const char *user, enum hub_type *type)
+{
+	const char *whole;
+	struct str id;
+
+	if (!hub_typed_id(str_of(typed), type, &id))
+		return NULL;
+	whole = memchr(id.p, '/', id.n) != NULL ? arena_strz(a, id)
+	                                        : arena_printf(a, "%s/%.*s", user, STR_ARG(id));
+	return hub_id_ok(str_of(whole)) ? whole : NULL;
+}
+
 const char *repo_push_key(struct arena *a, const char *typed, const char *user)
 {
 	char key[HUB_REPO_CAP];
 	enum hub_type type;
-	const char *whole;
-	struct str id;
+	const char *id = repo_typed(a, typed, user, &type);
 
-	if (!hub_typed_id(str_of(typed), &type, &id))
-		return ""; /* of no repository */
-	whole = memchr(id.p, '/', id.n) != NULL ? arena_strz(a, id)
-	                                        : arena_printf(a, "%s/%.*s", user, STR_ARG(id));
-	if (!hub_id_ok(str_of(whole)))
-		return ""; /* the name of a token may be long, and have spaces */
-	hub_repo_name(type, whole, key);
+	if (id == NULL)
+		return "";
+	hub_repo_name(type, id, key);
 	return arena_cstr(a, key);
 }
 
@@ -238,13 +245,17 @@ int repo_look(const struct ask *ask, enum hub_type type, const char *id, enum re
 	return 0;
 }
 
+int repo_writer(const struct ask *ask, struct err *err)
+{
+	return ask->principal->job != NULL ? 0 : ctx_need(ask, ROLE_MEMBER, err);
+}
+
 int repo_to_write(const struct ask *ask, enum hub_type type, const char *id, struct model_repo *out,
                   struct err *err)
 {
 	struct known_name k;
 
-	if ((ask->principal->job == NULL && ctx_need(ask, ROLE_MEMBER, err) < 0) ||
-	    find_name(ask->app, ask->a, type, id, &k, err) < 0)
+	if (repo_writer(ask, err) < 0 || find_name(ask->app, ask->a, type, id, &k, err) < 0)
 		return -1;
 	if (k.repo.id == NULL || !repo_may(ask, &k.repo, REPO_READ))
 		return err_set(err, ERR_HUB_REPO_NOT_FOUND, "there is no repository %s to write to",

@@ -24,8 +24,10 @@ enum repo_found {
 	REPO_LAST,  /* it is, if the other Hub has none of the name */
 };
 
-/* What a job's file calls a repository to push to, in full: "models/owner/name", in lower case.
- * "name" alone is its user's. */
+/* The repository that a job's file means, OWNER/NAME: "name" alone is its user's. NULL: none can be
+ * called so; the name of a token may be long, and have spaces. */
+const char *repo_typed(struct arena *a, const char *typed, const char *user, enum hub_type *type);
+/* The same as the key of a row: "models/owner/name", in lower case. "": none. */
 const char *repo_push_key(struct arena *a, const char *typed, const char *user);
 /* May the caller give a job the right to push there? `typed` as a job's file has it. */
 int repo_may_give(const struct ask *ask, const char *team_id, const char *typed,
@@ -41,6 +43,8 @@ int repo_not_named(const struct ask *ask, enum hub_type type, const char *owner,
 bool repo_may(const struct ask *ask, const struct model_repo *r, enum repo_right right);
 int repo_look(const struct ask *ask, enum hub_type type, const char *id, enum repo_found *how,
               struct model_repo *out, bool *moved, struct err *err) MUST_CHECK;
+/* May the caller write at all? Members, and jobs, whose file says where. */
+int repo_writer(const struct ask *ask, struct err *err) MUST_CHECK;
 /* To write to it: ERR_HUB_REPO_NOT_FOUND, ERR_ROLE_REQUIRED. */
 int repo_to_write(const struct ask *ask, enum hub_type type, const char *id, struct model_repo *out,
                   struct err *err) MUST_CHECK;
