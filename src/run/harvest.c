@@ -28,6 +28,7 @@ struct harvest {
 #define HARVEST_MAGIC 0x48525653U
 	struct harvest_options o;
 	const struct wire_compile *cache;
+	int root;              /* the folders of all kinds */
 	struct arena *a;       /* of what is known */
 	struct map *known;     /* KIND/PATH -> struct known */
 	uint64_t files, bytes; /* that were sent */
@@ -90,14 +91,14 @@ static struct known known_of(const struct tree_entry *e)
 static int list_kind(const struct harvest *h, struct arena *a, enum compile_kind kind,
                      struct tree_list *out, struct err *err)
 {
-	const char *path = arena_printf(a, "%s/%s", h->o.dir, compile_cache_kinds[kind].name);
-	int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	const char *name = compile_cache_kinds[kind].name;
+	int dir = openat(h->root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	*out = (struct tree_list){.a = a};
 	if (dir < 0) /* the job has made something else of it */
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP
 		               ? 0
-		               : err_errno(err, errno, "%s", path);
+		               : err_errno(err, errno, "%s/%s", h->o.dir, name);
 	return tree_list(out, a, dir, err);
 }
 
@@ -176,11 +177,8 @@ static bool is_same(int fd, const struct tree_entry *e)
 static int open_file(const struct harvest *h, const char *key, const struct tree_entry *e)
 {
 	struct err gone = {0};
-	AUTO_FD int root = fs_open_dir(h->o.dir, &gone);
-	AUTO_FD int fd = root < 0 ? -1
-	                          : fs_open_beneath(root, key,
-	                                            O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-	                                            0, &gone);
+	AUTO_FD int fd = fs_open_beneath(h->root, key,
+	                                 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0, &gone);
 
 	return fd >= 0 && is_same(fd, e) ? TAKE_FD(fd) : -1;
 }
@@ -233,34 +231,29 @@ static bool is_whole(const struct harvest *h, struct arena *a, enum compile_kind
 	       compile_cache_is_whole(kind, e->path, str_n(all, (size_t)e->size));
 }
 
-/* A file that was changed meanwhile is left out, until the next time. */
-static int put_file(struct batch *b, enum compile_kind kind, const struct tree_entry *e, bool *sent,
+/* 1: it was changed meanwhile. */
+static int put_file(struct batch *b, enum compile_kind kind, const struct tree_entry *e,
                     struct err *err)
 {
 	const struct harvest *h = b->h;
 	const char *key = key_of(b->a, kind, e->path);
 	const char *entry = compile_cache_repo_path(b->a, kind, h->cache->device, e->path);
 	AUTO_FD int fd = open_file(h, key, e);
-	uint64_t before = b->at;
 	int rc;
 
-	*sent = false;
 	if (fd < 0)
-		return 0;
+		return 1;
 	hub_commit_write_file(&b->writer, entry);
 	rc = put_pieces(b, fd, e->size, err);
 	hub_commit_write_end(&b->writer);
 	if (rc < 0 || flush(b, err) < 0)
 		return -1;
-	if (rc > 0 || !is_same(fd, e)) {
-		b->at = before;
-		return 0;
-	}
+	if (rc > 0 || !is_same(fd, e))
+		return 1;
 	b->key[b->n] = key;
 	b->known[b->n] = known_of(e);
 	b->entry[b->n++] = entry;
 	b->bytes += e->size;
-	*sent = true;
 	return 0;
 }
 
@@ -387,14 +380,18 @@ static int send_batch(struct batch *b, struct err *err)
 	return 0;
 }
 
+static int send_it(struct batch *b, struct err *err)
+{
+	return b->n == 0 ? 0 : put_record(b, err) < 0 ? -1 : send_batch(b, err);
+}
+
+/* ... and the next one begins. */
 static int send_some(struct batch *b, struct err *err)
 {
 	struct harvest *h = b->h;
 	struct arena *a = b->a;
-	int rc = 0;
+	int rc = send_it(b, err);
 
-	if (b->n > 0)
-		rc = put_record(b, err) < 0 ? -1 : send_batch(b, err);
 	batch_done(b);
 	b->fd = -1;
 	return rc < 0 ? -1 : batch_begin(b, h, a, err);
@@ -431,7 +428,7 @@ static int put_unit(struct batch *b, enum compile_kind kind, const struct tree_l
 {
 	uint64_t begun, bytes = 0, bytes_before;
 	size_t n_before;
-	bool sent;
+	int rc;
 
 	for (size_t i = 0; i < n; i++)
 		bytes += all->entry[at[i]].size;
@@ -451,9 +448,10 @@ static int put_unit(struct batch *b, enum compile_kind kind, const struct tree_l
 			begun = b->at;
 			bytes_before = n_before = 0;
 		}
-		if (put_file(b, kind, e, &sent, err) < 0)
+		rc = put_file(b, kind, e, err);
+		if (rc < 0)
 			return -1;
-		if (!sent) {
+		if (rc > 0) { /* none of them goes, until the next time */
 			b->at = begun;
 			b->bytes = bytes_before;
 			b->n = n_before;
@@ -542,8 +540,8 @@ static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
 	rc = batch_begin(&b, h, a, &err);
 	for (enum compile_kind k = 0; rc == 0 && k < COMPILE_KIND_COUNT; k++)
 		rc = add_kind(&b, k, now_ms, &unlisted, &err);
-	if (rc == 0 && b.n > 0)
-		rc = send_some(&b, &err);
+	if (rc == 0)
+		rc = send_it(&b, &err);
 	batch_done(&b);
 	if (h->files > files)
 		logs_message(h->o.logs, "compile cache %s: %" PRIu64 " file%s added, %s",
@@ -590,6 +588,17 @@ static void *harvest_thread(void *arg)
 	return NULL;
 }
 
+static void harvest_free(struct harvest *h)
+{
+	if (h->root >= 0)
+		(void)close(h->root);
+	cond_done(&h->changed);
+	lock_done(&h->lock);
+	map_free(h->known);
+	arena_free(h->a);
+	free(h);
+}
+
 int harvest_start(struct harvest **out, const struct harvest_options *o, struct err *err)
 {
 	struct harvest *h = xcalloc(1, sizeof(*h));
@@ -601,17 +610,15 @@ int harvest_start(struct harvest **out, const struct harvest_options *o, struct 
 	h->known = map_new();
 	lock_init(&h->lock, LOCK_HARVEST);
 	cond_init(&h->changed);
-	if (note_all(h, err) == 0 && thread_start(&h->thread, "harvest", harvest_thread, h) == 0) {
+	h->root = fs_open_dir(o->dir, err);
+	if (h->root >= 0 && note_all(h, err) == 0 &&
+	    thread_start(&h->thread, "harvest", harvest_thread, h) == 0) {
 		*out = h;
 		return 0;
 	}
 	if (err->code == ERR_NONE)
 		(void)err_set(err, ERR_UNAVAILABLE, "no thread for the compile cache");
-	cond_done(&h->changed);
-	lock_done(&h->lock);
-	map_free(h->known);
-	arena_free(h->a);
-	free(h);
+	harvest_free(h);
 	return -1;
 }
 
@@ -637,9 +644,5 @@ void harvest_finish(struct harvest *h, bool clean)
 	h->last = true;
 	if (!*report_given_up(h->o.report))
 		harvest_now(h, clean ? 0 : clock_wall_ms(), clock_mono_ms() + HARVEST_LAST_MS);
-	cond_done(&h->changed);
-	lock_done(&h->lock);
-	map_free(h->known);
-	arena_free(h->a);
-	free(h);
+	harvest_free(h);
 }
