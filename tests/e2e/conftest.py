@@ -244,6 +244,12 @@ class Cluster:
         folder = self.job_folder(commands, **kw)
         return json.loads(self.cli("push", folder / "train.yaml", *flags, "-o", "json").out)
 
+    def people(self, rows):
+        """Teams and tokens of {name: (team, role)}; {name: token}."""
+        for team in sorted({team for team, _ in rows.values()}):
+            self.cli("teams", "create", team)
+        return {name: self.json("tokens", "create", name, "--team", team, "--role", role)["api_key"] for name, (team, role) in rows.items()}
+
     def job(self, job):
         return self.json("view", job["id"])
 

@@ -39,9 +39,7 @@ class Site:
 
     def __init__(self, cluster):
         self.cluster = cluster
-        for team in ("red", "blue"):
-            cluster.cli("teams", "create", team)
-        self.token = {name: cluster.json("tokens", "create", name, "--team", team, "--role", role)["api_key"] for name, (team, role) in PEOPLE.items()}
+        self.token = cluster.people(PEOPLE)
         self.token["admin"] = cluster.token
 
     @property

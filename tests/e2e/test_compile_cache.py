@@ -26,9 +26,7 @@ JAX = """
 def both():
     with new_cluster() as c:
         c.start("--cpus", "8", "--memory", "16Gi", "--hub-upstream", "off", "--share", str(PARTS / "savers"), "--share", str(PARTS / "clients"))
-        for team in ("red", "blue"):
-            c.cli("teams", "create", team)
-        c.tokens = {name: c.json("tokens", "create", name, "--team", team, "--role", role)["api_key"] for name, (team, role) in PEOPLE.items()}
+        c.tokens = c.people(PEOPLE)
         yield c
 
 

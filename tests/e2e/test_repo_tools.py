@@ -24,9 +24,7 @@ def both():
     with hub_server() as hub, new_cluster() as c:
         hub.repo(OFFICIAL, {f"{entry('official')}/{name}": data for name, data in (("model.neff", b"of others"), ("model.done", b""))})
         c.start("--cpus", "4", "--memory", "4Gi", "--hub-upstream", hub.url, "--allow-source-network", "127.0.0.0/8", "--hub-regular-bytes", "100000")
-        for team in ("red", "blue"):
-            c.cli("teams", "create", team)
-        c.tokens = {name: c.json("tokens", "create", name, "--team", team, "--role", role)["api_key"] for name, (team, role) in PEOPLE.items()}
+        c.tokens = c.people(PEOPLE)
         yield c
 
 

@@ -23,9 +23,7 @@ def both():
         hub.repo(MODEL, {str(p.relative_to(PARTS / "model")): p.read_bytes() for p in (PARTS / "model").rglob("*") if p.is_file()})
         hub.repo(TINY, {"config.json": b"{}", "deep/er/data.bin": b"x" * 100_000, "more/notes.txt": b"notes", "empty": b""})
         c.start(*FLAGS, "--hub-upstream", hub.url, "--hf-endpoint", hub.url)
-        for team in ("red", "blue"):
-            c.cli("teams", "create", team)
-        c.tokens = {name: c.json("tokens", "create", name, "--team", team, "--role", role)["api_key"] for name, (team, role) in PEOPLE.items()}
+        c.tokens = c.people(PEOPLE)
         yield c, hub
 
 
