@@ -213,17 +213,20 @@ static struct str split(struct str *s, char sep)
 	return head;
 }
 
-/* owner/repo or datasets/owner/repo, then @revision. */
+/* owner/repo, or of a type: datasets/owner/repo; then @revision. */
 static bool hf_ok(struct str rest)
 {
+	static const char *const types[] = {"datasets/", "models/", "spaces/"};
 	struct str id = split(&rest, '@'), owner;
+	bool typed = false;
 
 	if (rest.p != NULL && !all_of(rest, "._-/%"))
 		return false;
-	if (str_starts(id, "datasets/"))
-		id = str_skip(id, sizeof("datasets/") - 1);
-	else if (str_starts(id, "models/"))
-		id = str_skip(id, sizeof("models/") - 1);
+	for (size_t i = 0; i < COUNT(types) && !typed; i++) {
+		typed = str_starts(id, types[i]);
+		if (typed)
+			id = str_skip(id, strlen(types[i]));
+	}
 	owner = split(&id, '/');
 	return all_of(owner, "._-") && all_of(id, "._-") && owner.p[0] != '.' && id.p[0] != '.';
 }

@@ -325,6 +325,8 @@ static const struct {
 	{"hf://Qwen/Qwen3-0.6B", NULL},
 	{"hf://Qwen/Qwen3-0.6B@refs/pr/3", NULL},
 	{"hf://datasets/a/b@main", NULL},
+	{"hf://spaces/a/b", NULL},
+	{"hf://spaces/datasets/a/b", "hf://owner/repo"},
 	{"s3://abc", NULL},
 	{"s3://a.B_1/p/q/", NULL},
 	{"https://host:8443/a/b.tar?x=1", NULL},
