@@ -61,6 +61,21 @@ static void list_option(struct cli *c, struct js *js, const char *opt, const cha
 	js_end(js);
 }
 
+static int prefetched(struct cli *c, const struct doc *w)
+{
+	char total[UNITS_CAP];
+
+	out_progress_end(c);
+	out_message(c, "%s is mirrored: %s", c->arg[0],
+	            units_show_bytes((uint64_t)doc_int(doc_get(w, "bytes"), 0), total));
+	return 0;
+}
+
+static bool is_ready(const struct doc *w)
+{
+	return str_eq(doc_text(doc_get(w, "state")), "READY");
+}
+
 int cmd_weights_prefetch(struct cli *c, struct err *err)
 {
 	AUTO_BUF struct buf body = BUF_INIT((size_t)1 << 20);
@@ -84,6 +99,8 @@ int cmd_weights_prefetch(struct cli *c, struct err *err)
 	w = doc_get(reply, "weights");
 	if (doc_is(w, DOC_LIST))
 		w = doc_first(w);
+	if (is_ready(w))
+		return prefetched(c, w);
 	id = doc_cstr(doc_get(w, "id"), "");
 	for (;;) {
 		const struct doc *found = NULL;
@@ -99,13 +116,8 @@ int cmd_weights_prefetch(struct cli *c, struct err *err)
 			return err_set(err, ERR_UNAVAILABLE, "%s: %s", c->arg[0],
 			               doc_cstr(doc_get(found, "error"),
 			                        "it was removed in the meantime"));
-		if (str_eq(doc_text(doc_get(found, "state")), "READY")) {
-			out_progress_end(c);
-			out_message(c, "%s is mirrored: %s", c->arg[0],
-			            units_show_bytes((uint64_t)doc_int(doc_get(found, "bytes"), 0),
-			                             total));
-			return 0;
-		}
+		if (is_ready(found))
+			return prefetched(c, found);
 		out_progress(
 			c, "%s of %s, %s",
 			units_show_bytes((uint64_t)doc_int(doc_get(found, "bytes_done"), 0), done),

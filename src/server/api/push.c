@@ -100,21 +100,74 @@ static int check_idle(struct app *app, const struct job_spec *spec, struct err *
 	               "declared with --gpus. Use limits.max_duration");
 }
 
-/* frozen: of the job that is made again; what it had is not fetched as long as it is here. */
-static int check_sources(struct app *app, const struct job_spec *spec,
-                         const struct resolved *frozen, struct err *err)
+/* Which repository of ours the source is. That of a job that is made again stays what it was, and
+ * so does what came from elsewhere; whoever makes it must be able to read it. */
+static int find_own(const struct ask *ask, const struct model_project *p,
+                    const struct spec_weights *w, const struct resolved *frozen,
+                    struct fetch_own *out, struct err *err)
 {
+	const struct resolved_own *was = resolved_own(frozen, w->source);
+
+	*out = (struct fetch_own){0};
+	if (was == NULL || w->endpoint != NULL)
+		return resolved_find(frozen, w) != NULL
+		               ? 0
+		               : fetch_own_find(ask, p->team_id, w, out, err);
+	if (fetch_own_may(ask, p->team_id, w->source, was->repo_id, err) == 0) {
+		*out = (struct fetch_own){was->repo_id, was->last};
+		return 0;
+	}
+	if (!was->last || err->id != ERR_HUB_REPO_NOT_FOUND)
+		return -1;
+	err_clear(err); /* the other Hub is asked as before */
+	return 0;
+}
+
+/* What the sources mean is written into the row. */
+static int keep_own(const struct ask *ask, const struct resolved *frozen, struct resolved_own *own,
+                    size_t n, struct model_job *row, struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(APP_JSON_MAX);
+	struct resolved f = *frozen;
+
+	if (n == 0 && frozen->n_own == 0)
+		return 0;
+	f.own = own;
+	f.n_own = n;
+	resolved_write(&f, &json);
+	if (buf_check(&json, "frozen record", err) < 0)
+		return -1;
+	row->resolved_json = arena_strz(ask->a, buf_view(&json));
+	return 0;
+}
+
+/* frozen: of the job that is made again; what it had is not fetched as long as it is here. */
+static int check_sources(const struct ask *ask, const struct model_project *p,
+                         const struct job_spec *spec, const struct resolved *frozen,
+                         struct model_job *row, struct err *err)
+{
+	struct resolved_own *own = ARENA_ARRAY(ask->a, struct resolved_own, spec->n_weights + 1);
+	struct app *app = ask->app;
+	size_t n = 0;
+
 	for (size_t i = 0; i < spec->n_weights; i++) {
 		const struct spec_weights *w = &spec->weights[i];
 		const struct wire_weights *had = resolved_find(frozen, w);
 		bool may = fetch_may(app, w, err) == 0;
-		if (may && fetch_check(app, w, err) == 0)
-			continue;
-		if (had == NULL || !fetch_has(app, had->manifest))
-			return err_wrap(err, "job.weights[%zu]%s", i, may ? "" : ".endpoint");
-		err_clear(err);
+		struct fetch_own is;
+
+		if (!may || fetch_check(app, w, err) < 0) {
+			if (had == NULL || !fetch_has(app, had->manifest))
+				return err_wrap(err, "job.weights[%zu]%s", i,
+				                may ? "" : ".endpoint");
+			err_clear(err);
+		}
+		if (find_own(ask, p, w, frozen, &is, err) < 0)
+			return err_wrap(err, "job.weights[%zu]", i);
+		if (is.repo_id != NULL)
+			own[n++] = (struct resolved_own){w->source, is.repo_id, is.last};
 	}
-	return 0;
+	return keep_own(ask, frozen, own, n, row, err);
 }
 
 /* Each archive was uploaded with credentials of the caller's team, by who sees all teams, or by the
@@ -284,7 +337,8 @@ static int check(const struct ask *ask, const struct model_project *p, const str
 	if (read_spec(ask->a, doc, spec, err) < 0)
 		return -1;
 	fill_row(ask, p, spec, row);
-	if (check_row(ask, p, spec, row, err) < 0 || check_sources(app, spec, &nothing, err) < 0 ||
+	if (check_row(ask, p, spec, row, err) < 0 ||
+	    check_sources(ask, p, spec, &nothing, row, err) < 0 ||
 	    loads_check(app, ask->a, row, spec, &nothing, err) < 0 ||
 	    check_code(app, ask->a, ask->principal, spec, keys, err) < 0)
 		return -1;
@@ -403,7 +457,7 @@ static int push_again(const struct ask *ask, const char *job_id, bool resume, st
 		return -1;
 	row.recreated_from = old.id;
 	if (check_row(ask, &p, &spec, &row, err) < 0 ||
-	    check_sources(app, &spec, &frozen, err) < 0 ||
+	    check_sources(ask, &p, &spec, &frozen, &row, err) < 0 ||
 	    loads_check(app, ask->a, &row, &spec, &frozen, err) < 0 ||
 	    check_code(app, ask->a, NULL, &spec, &keys, err) < 0)
 		return -1;

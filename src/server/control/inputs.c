@@ -79,18 +79,37 @@ struct wire_weights inputs_weights(struct arena *a, const struct spec_weights *w
 	};
 }
 
-void inputs_say(struct app *app, const char *job_id, const struct wire_weights *w, bool warm)
+struct fetch_want inputs_fetch(const char *team_id, const struct spec_weights *w,
+                               const struct resolved *f)
 {
+	const struct wire_weights *old = resolved_find(f, w);
+	const struct resolved_own *own = resolved_own(f, w->source);
+	struct fetch_want want = {.team_id = team_id, .weights = w};
+
+	if (old != NULL) {
+		want.revision = old->revision;
+		want.manifest = old->manifest;
+	}
+	if (own != NULL && w->endpoint == NULL)
+		want.own = (struct fetch_own){own->repo_id, own->last};
+	return want;
+}
+
+void inputs_say(struct app *app, const char *job_id, const struct wire_weights *w,
+                const struct fetch_view *v)
+{
+	const char *how = v->own ? ", of this server's Hub" : ", mirrored and verified";
 	const char *s = w->files == 1 ? "" : "s";
 	char bytes[UNITS_CAP], revision[20];
 
 	copy_cut(revision, 13, w->revision != NULL ? w->revision : "");
 	units_show_bytes(w->bytes, bytes);
+	if (v->warm && !v->own)
+		how = ", mirrored before";
 	app_event(app, job_id, "weights", "server", "%s at %s: %" PRIu64 " file%s, %s%s", w->source,
-	          revision, w->files, s, bytes, warm ? ", mirrored before" : "");
+	          revision, w->files, s, bytes, v->own || v->warm ? how : "");
 	app_log(app, job_id, "weights %s at %s: %" PRIu64 " file%s, %s%s -> %s", w->source,
-	        revision, w->files, s, bytes,
-	        warm ? ", mirrored before" : ", mirrored and verified", w->mount_location);
+	        revision, w->files, s, bytes, how, w->mount_location);
 }
 
 /* --- what the queue asks --- */
@@ -147,13 +166,8 @@ static int begin_fetches(struct app *app, struct input *x, struct err *err)
 	const struct job_spec *spec = x->hold.spec;
 
 	for (; x->n < spec->n_weights; x->n++) {
-		const struct wire_weights *old = resolved_find(&x->resolved, &spec->weights[x->n]);
-		struct fetch_want want = {
-			.team_id = x->job.team_id,
-			.weights = &spec->weights[x->n],
-			.revision = old != NULL ? old->revision : NULL,
-			.manifest = old != NULL ? old->manifest : NULL,
-		};
+		const struct fetch_want want =
+			inputs_fetch(x->job.team_id, &spec->weights[x->n], &x->resolved);
 
 		if (fetch_begin(app, &want, &x->fetch[x->n], err) < 0)
 			return -1;
@@ -182,7 +196,7 @@ static bool keep(struct app *app, struct input *x, const struct fetch_view *v)
 		return err.code == ERR_CONFLICT; /* it does not wait any more */
 	}
 	for (size_t i = 0; i < x->n; i++)
-		inputs_say(app, x->job_id, &w[i], v[i].warm);
+		inputs_say(app, x->job_id, &w[i], &v[i]);
 	return true;
 }
 

@@ -44,6 +44,10 @@ void inputs_show(struct app *app, const char *job_id, const struct job_spec *spe
 struct wire_weights inputs_weights(struct arena *a, const struct spec_weights *w,
                                    const struct fetch_view *v);
 /* Says so in the job's log and events. */
-void inputs_say(struct app *app, const char *job_id, const struct wire_weights *w, bool warm);
+void inputs_say(struct app *app, const char *job_id, const struct wire_weights *w,
+                const struct fetch_view *v);
+/* What to fetch for a job: what was frozen before, and which repository of ours it is. */
+struct fetch_want inputs_fetch(const char *team_id, const struct spec_weights *w,
+                               const struct resolved *f);
 
 #endif

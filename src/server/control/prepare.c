@@ -51,13 +51,8 @@ static int resolve_code(struct prep *p, struct err *err)
 
 static int begin_fetch(struct prep *p, size_t i, struct err *err)
 {
-	const struct wire_weights *old = resolved_find(&p->before, &p->spec->weights[i]);
-	struct fetch_want want = {
-		.team_id = p->job.team_id,
-		.weights = &p->spec->weights[i],
-		.revision = old != NULL ? old->revision : NULL,
-		.manifest = old != NULL ? old->manifest : NULL,
-	};
+	const struct fetch_want want =
+		inputs_fetch(p->job.team_id, &p->spec->weights[i], &p->before);
 
 	return fetch_begin(p->app, &want, &p->fetch[i], err);
 }
@@ -85,7 +80,7 @@ static int keep_weights(struct prep *p, size_t i, const struct fetch_view *v, st
 	p->now.weights[i] = inputs_weights(p->a, w, v);
 	/* A fetch while the job waited was already logged. */
 	if (!v->warm || resolved_find(&p->before, w) == NULL)
-		inputs_say(p->app, p->job.id, &p->now.weights[i], v->warm);
+		inputs_say(p->app, p->job.id, &p->now.weights[i], v);
 	return 0;
 }
 
@@ -159,6 +154,8 @@ static int resolve(struct prep *p, struct err *err)
 	};
 	const char **manifests;
 
+	p->now.own = p->before.own;
+	p->now.n_own = p->before.n_own;
 	p->now.has_image = p->before.has_image;
 	p->now.image = p->before.image;
 	resolved_write(&p->now, &json);

@@ -1,5 +1,5 @@
 /* resolved.c - the frozen record as JSON:
- * {"weights":[],"load":[],"resume":{},"code":[],"compile":{},"image":{}}.
+ * {"weights":[],"own":[],"load":[],"resume":{},"code":[],"compile":{},"image":{}}.
  */
 #include "server/control/resolved.h"
 
@@ -13,8 +13,14 @@ static RECORD(resolved_load, NULL,
 	ROW(resolved_load, R_BOOL | R_MAY, latest),
 	ROW_N(resolved_load, R_NUMBERS, ranks, n_ranks));
 
+static RECORD(resolved_own, NULL,
+	ROW(resolved_own, R_TEXT, source),
+	ROW(resolved_own, R_TEXT, repo_id),
+	ROW(resolved_own, R_BOOL | R_MAY, last));
+
 static RECORD(resolved, NULL,
 	ROW_OF(resolved, R_LIST, weights, n_weights, wire_weights),
+	ROW_OF(resolved, R_LIST | R_MAY, own, n_own, resolved_own),
 	ROW_OF(resolved, R_LIST, load, n_load, resolved_load),
 	ROW_OF(resolved, R_ONE, resume, has_resume, resolved_load),
 	ROW_OF(resolved, R_LIST | R_MAY, code, n_code, wire_code),
@@ -54,6 +60,14 @@ void resolved_manifests(struct arena *a, const struct resolved *f, const char **
 	}
 	if (f->has_compile && f->compile.manifest != NULL)
 		(*out)[(*n)++] = f->compile.manifest;
+}
+
+const struct resolved_own *resolved_own(const struct resolved *f, const char *source)
+{
+	for (size_t i = 0; i < f->n_own; i++)
+		if (strcmp(f->own[i].source, source) == 0)
+			return &f->own[i];
+	return NULL;
 }
 
 const struct wire_weights *resolved_find(const struct resolved *f, const struct spec_weights *w)

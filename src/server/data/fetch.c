@@ -24,6 +24,7 @@ struct fetch {
 		*a; /* of everything below; filled before the fetch is shared, or by its thread */
 	const char *key, *team_id, *source, *endpoint, *secret, *asked_revision, *asked_manifest,
 		*filter_json;
+	struct fetch_own own;
 	struct glob_filter filter;
 	struct blob_pins *pins;   /* until the last one has left: rows name what is used by then */
 	struct mirror_hold *hold; /* while it runs */
@@ -280,8 +281,59 @@ static int find_revision(struct fetch *f, const struct source_listing *l,
 	return 0;
 }
 
+/* Nobody but who has uploaded it can bring it back. */
+static int say_lost(const struct fetch *f, const struct manifest *m, struct err *err)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		if (blobs_has(f->app->blobs, &m->file[i].sha256, m->file[i].size))
+			continue;
+		err_clear(err);
+		return err_set(err, ERR_CORRUPT,
+		               "%s: the store has lost \"%s\", which is damaged or was deleted: "
+		               "upload the file again",
+		               f->source, m->file[i].path);
+	}
+	return -1;
+}
+
+/* A repository of ours: what its commit names is here, and is named once more. */
+static int take_own(struct fetch *f, struct mirror_progress *done, struct digest *manifest,
+                    struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct fetch_own_want want = {.team_id = f->team_id,
+	                                    .repo_id = f->own.repo_id,
+	                                    .source = f->source,
+	                                    .revision = f->asked_revision,
+	                                    .filter = &f->filter};
+	struct app *app = f->app;
+	const char *commit;
+	struct manifest m;
+	int r;
+
+	if (fetch_own_list(app, a, &want, &commit, &m, err) < 0)
+		return -1;
+	r = weights_in_objects(app) ? blobs_put_list(app->blobs, f->pins, &m, manifest, err)
+	                            : blobs_put_manifest(app->blobs, f->pins, &m, manifest, err);
+	if (r < 0 && err->code == ERR_CONFLICT)
+		return say_lost(f, &m, err);
+	if (r < 0 || put_objects(f, manifest, err) < 0)
+		return err_wrap(err, "%s", f->source);
+	*done = (struct mirror_progress){.bytes_total = m.bytes,
+	                                 .bytes_done = m.bytes,
+	                                 .files_total = m.n,
+	                                 .files_done = m.n};
+	commit = arena_cstr(f->a, commit);
+	lock_take(&app->fetches->lock);
+	f->view.revision = commit;
+	f->view.own = true;
+	lock_give(&app->fetches->lock);
+	return 0;
+}
+
+/* *absent: a Hub has no such repository. */
 static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress *done,
-                      struct digest *manifest, struct err *err)
+                      struct digest *manifest, bool *absent, struct err *err)
 {
 	struct app *app = f->app;
 	struct source_options o = {
@@ -307,9 +359,13 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	                         .cancel = &f->cancel};
 	int r;
 
-	if (source_open(&s, f->source, &o, err) < 0 ||
-	    source_list(s, f->a, &f->filter, f->asked_revision, &listing, err) < 0 ||
-	    find_revision(f, &listing, done, manifest, &kept, err) < 0)
+	if (source_open(&s, f->source, &o, err) < 0)
+		return -1;
+	if (source_list(s, f->a, &f->filter, f->asked_revision, &listing, err) < 0) {
+		*absent = source_refusal(s) == SOURCE_NO_REPOSITORY;
+		return -1;
+	}
+	if (find_revision(f, &listing, done, manifest, &kept, err) < 0)
 		return -1;
 	listed(f, &listing);
 	put_row(f, err);
@@ -325,6 +381,21 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	return r == 0 ? put_objects(f, manifest, err) : -1;
 }
 
+static int fetch_any(struct fetch *f, struct str secret, struct mirror_progress *done,
+                     struct digest *manifest, struct err *err)
+{
+	bool own = f->own.repo_id != NULL, absent = false;
+
+	if (own && !f->own.last)
+		return take_own(f, done, manifest, err);
+	if (fetch_once(f, secret, done, manifest, &absent, err) == 0)
+		return 0;
+	if (!own || !absent)
+		return -1;
+	err_clear(err);
+	return take_own(f, done, manifest, err);
+}
+
 static int fetch_retried(struct fetch *f, struct str secret, struct mirror_progress *done,
                          struct digest *manifest, struct err *err)
 {
@@ -332,7 +403,7 @@ static int fetch_retried(struct fetch *f, struct str secret, struct mirror_progr
 
 	r.cancel = &f->cancel;
 	for (;;) {
-		if (fetch_once(f, secret, done, manifest, err) == 0)
+		if (fetch_any(f, secret, done, manifest, err) == 0)
 			return 0;
 		log_info("fetch: source=%s %s", f->source, err->msg);
 		if (!retry_again(&r, err))
@@ -513,7 +584,9 @@ static struct fetch *make(struct app *app, const struct fetch_want *want)
 		.n_allow = w->n_allow,
 		.n_ignore = w->n_ignore,
 	};
-	f->key = arena_printf(f->a, "%s\n%s\n%s\n%s\n%s\n%s", f->team_id, f->source,
+	f->own = (struct fetch_own){arena_cstr(f->a, want->own.repo_id), want->own.last};
+	f->key = arena_printf(f->a, "%s\n%s\n%s %d\n%s\n%s\n%s\n%s", f->team_id, f->source,
+	                      want->own.repo_id ? want->own.repo_id : "", want->own.last,
 	                      want->revision ? want->revision : "",
 	                      want->manifest ? want->manifest : "", f->filter_json,
 	                      w->secret ? secret_key(f->a, w->secret) : "");
@@ -684,6 +757,29 @@ static int list_mirrors(const struct ask *ask, struct model_mirror **out, size_t
 	return 0;
 }
 
+/* As a row would be. There is none: it is here as long as its repository is. */
+static void show_own(const struct ask *ask, const struct fetch_want *want, const struct fetch *f,
+                     const struct fetch_view *v, struct model_mirror *out)
+{
+	int64_t now = clock_wall_ms();
+
+	*out = (struct model_mirror){
+		.id = want->own.repo_id,
+		.team_id = want->team_id,
+		.source = want->weights->source,
+		.revision = arena_cstr(ask->a, v->revision),
+		.filter_json = arena_cstr(ask->a, f->filter_json),
+		.state = MIRROR_READY,
+		.bytes_total = v->progress.bytes_total,
+		.bytes_done = v->progress.bytes_done,
+		.files_total = v->progress.files_total,
+		.files_done = v->progress.files_done,
+		.created_ms = now,
+		.updated_ms = now,
+		.used_ms = now,
+	};
+}
+
 static int prefetch_mirror(const struct ask *ask, const char *team_id, const struct spec_weights *w,
                            struct model_mirror *out, struct err *err)
 {
@@ -694,7 +790,9 @@ static int prefetch_mirror(const struct ask *ask, const char *team_id, const str
 	int r;
 
 	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_team(ask, team_id, &want.team_id, err) < 0 ||
-	    fetch_check(app, w, err) < 0 || fetch_begin(app, &want, &f, err) < 0)
+	    fetch_check(app, w, err) < 0 ||
+	    fetch_own_find(ask, want.team_id, w, &want.own, err) < 0 ||
+	    fetch_begin(app, &want, &f, err) < 0)
 		return -1;
 	fetch_keep(app, f);
 	fetch_look(app, f, FETCH_LIST_MS, true, &v);
@@ -703,6 +801,9 @@ static int prefetch_mirror(const struct ask *ask, const char *team_id, const str
 		r = -1;
 	} else if (!v.listed && !v.done) {
 		r = err_set(err, ERR_SOURCE_TIMEOUT, "%s: not listed yet; try again", w->source);
+	} else if (v.own) {
+		show_own(ask, &want, f, &v, out);
+		r = 0;
 	} else {
 		r = meta_mirror(app->meta, ask->a, v.mirror_id, out, err);
 	}

@@ -6,7 +6,7 @@
 #ifndef FETCH_H
 #define FETCH_H
 
-#include "server/app.h"
+#include "server/data/fetch_own.h"
 
 #define FETCH_THREADS 8 /* sources at once */
 #define FETCH_QUEUE_MAX 1000
@@ -19,6 +19,7 @@ struct fetch_want {
 	const char *team_id;
 	const struct spec_weights *weights;
 	const char *revision, *manifest; /* frozen before; NULL: resolve */
+	struct fetch_own own;            /* the repository of ours that it is */
 };
 
 struct fetch_view {
@@ -30,6 +31,7 @@ struct fetch_view {
 	struct err err;
 	char manifest[HASH_HEX_CAP];
 	bool warm; /* nothing had to travel */
+	bool own;  /* it is a repository of ours: then there is no row of it */
 	char mirror_id[MODEL_ID_CAP];
 };
 
