@@ -176,20 +176,20 @@ static void error_reply(struct request *rq, const struct err *err)
 
 /* clang-format off */
 static const struct route routes[] = {
-	{ HTTP_GET,      SCOPE_VIEWER, 0,                 CCACHE,   ccache_get,      "ccache: an entry; layouts subdirs, flat and bazel" },
-	{ HTTP_PUT,      SCOPE_MEMBER, ROUTE_BODY_STREAM, CCACHE,   ccache_put,      "ccache: stores an entry" },
-	{ HTTP_DELETE,   SCOPE_MEMBER, 0,                 CCACHE,   ccache_delete,   "ccache: removes an entry" },
-	{ HTTP_GET,      SCOPE_VIEWER, 0,                 BAZEL,    bazel_get,       "Bazel: [INSTANCE/]ac/SHA256, an action whose content is all there; [INSTANCE/]cas/SHA256" },
-	{ HTTP_PUT,      SCOPE_MEMBER, ROUTE_BODY_STREAM, BAZEL,    bazel_put,       "Bazel: stores an action, or content that has this digest" },
-	{ HTTP_GET,      SCOPE_VIEWER, 0,                 DAV,      webdav_get,      "WebDAV: a file" },
-	{ HTTP_PUT,      SCOPE_MEMBER, ROUTE_BODY_STREAM, DAV,      webdav_put,      "WebDAV: stores a file" },
-	{ HTTP_DELETE,   SCOPE_MEMBER, 0,                 DAV,      webdav_delete,   "WebDAV: removes a file" },
-	{ HTTP_PROPFIND, SCOPE_VIEWER, PROPFIND_MAX,      DAV_ROOT, webdav_propfind, "WebDAV: the root folder" },
-	{ HTTP_PROPFIND, SCOPE_VIEWER, PROPFIND_MAX,      DAV,      webdav_propfind, "WebDAV: a file, or a folder, which is always there; Depth 0" },
-	{ HTTP_MKCOL,    SCOPE_MEMBER, PROPFIND_MAX,      DAV_ROOT, webdav_mkcol,    "WebDAV: 405, it is there" },
-	{ HTTP_MKCOL,    SCOPE_MEMBER, PROPFIND_MAX,      DAV,      webdav_mkcol,    "WebDAV: nothing to do, folders are always there" },
-	{ HTTP_OPTIONS,  SCOPE_VIEWER, PROPFIND_MAX,      DAV_ROOT, webdav_options,  "WebDAV: what is understood" },
-	{ HTTP_OPTIONS,  SCOPE_VIEWER, PROPFIND_MAX,      DAV,      webdav_options,  "The same" },
+	{ HTTP_GET,      SCOPE_READ,   0,                 CCACHE,   ccache_get,      "ccache: an entry; layouts subdirs, flat and bazel" },
+	{ HTTP_PUT,      SCOPE_PUSH,   ROUTE_BODY_STREAM, CCACHE,   ccache_put,      "ccache: stores an entry" },
+	{ HTTP_DELETE,   SCOPE_PUSH,   0,                 CCACHE,   ccache_delete,   "ccache: removes an entry" },
+	{ HTTP_GET,      SCOPE_READ,   0,                 BAZEL,    bazel_get,       "Bazel: [INSTANCE/]ac/SHA256, an action whose content is all there; [INSTANCE/]cas/SHA256" },
+	{ HTTP_PUT,      SCOPE_PUSH,   ROUTE_BODY_STREAM, BAZEL,    bazel_put,       "Bazel: stores an action, or content that has this digest" },
+	{ HTTP_GET,      SCOPE_READ,   0,                 DAV,      webdav_get,      "WebDAV: a file" },
+	{ HTTP_PUT,      SCOPE_PUSH,   ROUTE_BODY_STREAM, DAV,      webdav_put,      "WebDAV: stores a file" },
+	{ HTTP_DELETE,   SCOPE_PUSH,   0,                 DAV,      webdav_delete,   "WebDAV: removes a file" },
+	{ HTTP_PROPFIND, SCOPE_READ,   PROPFIND_MAX,      DAV_ROOT, webdav_propfind, "WebDAV: the root folder" },
+	{ HTTP_PROPFIND, SCOPE_READ,   PROPFIND_MAX,      DAV,      webdav_propfind, "WebDAV: a file, or a folder, which is always there; Depth 0" },
+	{ HTTP_MKCOL,    SCOPE_PUSH,   PROPFIND_MAX,      DAV_ROOT, webdav_mkcol,    "WebDAV: 405, it is there" },
+	{ HTTP_MKCOL,    SCOPE_PUSH,   PROPFIND_MAX,      DAV,      webdav_mkcol,    "WebDAV: nothing to do, folders are always there" },
+	{ HTTP_OPTIONS,  SCOPE_READ,   PROPFIND_MAX,      DAV_ROOT, webdav_options,  "WebDAV: what is understood" },
+	{ HTTP_OPTIONS,  SCOPE_READ,   PROPFIND_MAX,      DAV,      webdav_options,  "The same" },
 };
 /* clang-format on */
 

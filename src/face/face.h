@@ -25,12 +25,13 @@
 #include "store/logs/joblog.h"
 #include "store/objects/objstore.h"
 
-/* What a job's own commands may do at the Hub: read what its team may, but for what is a user's
- * alone, and push to some repositories. */
+/* What a job's own commands may do: read what its team may at the Hub, but for what is a user's
+ * alone, and the team's artifacts; push to some repositories, and perhaps store artifacts. */
 struct job_rights {
 	const char *job_id;
 	const char *const *push; /* their keys: "models/owner/name", in lower case */
 	size_t n_push;
+	bool keeps; /* its file says that what it compiles is kept: it may store artifacts */
 };
 
 /* The caller: set by the server's authorize hook as request->who. */
@@ -189,6 +190,9 @@ struct token_ops {
 	 * good. ERR_AUTH. */
 	int (*authenticate)(struct app *app, struct arena *a, struct str token, bool local,
 	                    struct principal **out, struct err *err);
+	/* The same, and of a job: for operations that look at what it may. */
+	int (*authenticate_any)(struct app *app, struct arena *a, struct str token, bool local,
+	                        struct principal **out, struct err *err);
 	/* The proof of io/proof.h for the token whose hash begins with `id`. ERR_TOKEN_INVALID. */
 	int (*prove)(struct app *app, const char *id, struct str challenge, struct str address,
 	             char proof[HASH_HEX_CAP], struct err *err);

@@ -210,8 +210,8 @@ int s3_authenticate(struct request *rq, struct err *err)
 			return -1;
 		token = str_of(pair.secret_key);
 	}
-	if (ctx->ops->tokens->authenticate(ctx->app, rq->arena, token, rq->local, &principal, err) <
-	    0)
+	if (ctx->ops->tokens->authenticate_any(ctx->app, rq->arena, token, rq->local, &principal,
+	                                       err) < 0)
 		return -1;
 	rq->principal = principal;
 	return 0;

@@ -21,7 +21,7 @@ enum s3_need { S3_READ, S3_LIST, S3_WRITE, S3_BUCKET };
 int s3_authorize(struct request *rq, enum s3_need need, const char *key,
                  struct err *err) MUST_CHECK;
 
-/* Whose token has signed the request, or came with it: rq->principal. */
+/* Whose token has signed the request, or came with it, perhaps a job's: rq->principal. */
 int s3_authenticate(struct request *rq, struct err *err) MUST_CHECK;
 
 /* The signatures of a body's chunks continue from that of the request, which is authorized. */

@@ -260,7 +260,7 @@ static const struct env_row {
 	{"HF_HOME",                  ENV_LIBRARY, hf_home,      "where Hugging Face libraries keep what they download", "/root/.cache/user_artifacts/huggingface"},
 	{"HF_HUB_CACHE",             ENV_HUB_CACHE, hub_cache,  "where Hugging Face libraries find these weights, and keep what else they download; deleted when the job ends", SPEC_HUB_PLACE},
 	{"HF_ENDPOINT",              ENV_HUB,     hub_url,       "this server, as a Hub: see docs/hub.md", "http://127.0.0.1:8000"},
-	{"HF_TOKEN",                 ENV_HUB,     hub_token,     "the job's own token for it, good until the job ends: reads what the team may, pushes to `runtime.hub.push`", "stokerjob_..."},
+	{"HF_TOKEN",                 ENV_HUB,     hub_token,     "the job's own token for it, good until the job ends: reads what the team may, pushes to `runtime.hub.push`; also for artifacts: see docs/compile-cache.md", "stokerjob_..."},
 	{"CUSTOM_CACHE_REPO",        ENV_COMPILE, cache_repo,    "the repository of the compile cache, for optimum-neuron", "research/compile-cache"},
 	{"NEURON_COMPILE_CACHE_URL", ENV_COMPILE, neuron,        "what AWS Neuron has compiled", SPEC_COMPILE_PLACE "/neuron"},
 	{"TORCHINDUCTOR_CACHE_DIR",  ENV_COMPILE, inductor,      "what torch.compile has compiled", SPEC_COMPILE_PLACE "/inductor"},

@@ -40,7 +40,7 @@
 #define APP_LOCAL_TOKEN                                                                            \
 	"stokerlocal" /* of a runner on this machine: good at the Unix socket only */
 #define APP_JOB_TOKEN                                                                              \
-	"stokerjob" /* of a job's commands: good at the Hub only, as long as it runs */
+	"stokerjob" /* of a job's commands: good at the Hub and for artifacts, while it runs */
 #define APP_SOCKET "server.sock"
 /* What of this folder a runner is shown that has given up root: the sockets, under second names. */
 #define APP_SOCKETS "sockets"

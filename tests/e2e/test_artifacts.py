@@ -872,3 +872,116 @@ def test_a_bucket_that_is_away_is_waited_for_once(empty_cluster, bucket):
     bucket.start()
     until(lambda: site.ask("GET", ccache_path("large")).status == 200)
     assert get(site, "large") == large
+
+
+# --- in a job
+
+
+@pytest.fixture(scope="module")
+def with_jobs():
+    with new_cluster() as cluster:
+        yield Site(begin(cluster, "--share", str(PARTS / "builds")))
+
+
+JOB = r"""
+set -eu
+base=$HF_ENDPOINT/artifact
+export CCACHE_DIR=/mnt/bt-scratch/ccache CCACHE_CONFIGPATH=/dev/null CCACHE_REMOTE_STORAGE="http://job:$HF_TOKEN@${HF_ENDPOINT#http://}/artifact/ccache/red"
+export SCCACHE_CONF=/dev/null SCCACHE_WEBDAV_ENDPOINT=$base/webdav/red SCCACHE_WEBDAV_TOKEN=$HF_TOKEN
+for i in 1 2 3; do
+	echo "int f$i(int x) { return x + $i; }" > f$i.c
+	ccache gcc -O1 -c f$i.c -o f$i.o
+done
+ccache --print-stats | awk '{ n[$1] = $2 } END { print "ccache", n["remote_storage_hit"] + 0, n["remote_storage_miss"] + 0, n["remote_storage_error"] + 0 }'
+sccache_build() {
+	SCCACHE_SERVER_UDS=/mnt/bt-scratch/$1; export SCCACHE_SERVER_UDS
+	for i in 1 2 3; do SCCACHE gcc -O1 -c f$i.c -o f$i.o; done
+	SCCACHE --show-stats --stats-format json > stats.json
+	SCCACHE --stop-server > /dev/null
+	python3 -c 'import json, sys; s = json.load(open("stats.json"))["stats"]; print(sys.argv[1], sum(s["cache_hits"]["counts"].values()), sum(s["cache_misses"]["counts"].values()), s["cache_write_errors"])' $1
+}
+sccache_build webdav
+unset SCCACHE_WEBDAV_ENDPOINT SCCACHE_WEBDAV_TOKEN
+export SCCACHE_BUCKET=red SCCACHE_ENDPOINT=$base/s3 SCCACHE_REGION=auto AWS_ACCESS_KEY_ID=job AWS_SECRET_ACCESS_KEY=$HF_TOKEN AWS_SESSION_TOKEN=$HF_TOKEN
+sccache_build s3
+""".replace("SCCACHE ", f"{SCCACHE} ")
+
+
+def job(site, commands, person="ann", files=None, team="red", **runtime):
+    """Pushed by a person; the lines that it printed."""
+    c = site.cluster
+    folder = c.job_folder(commands, project=f"{team}/p", files=files, runtime=runtime)
+    made = json.loads(c.cli("push", folder / "train.yaml", "-o", "json", token=site.token[person]).out)
+    c.wait(made, "TRAINING_JOB_COMPLETED")
+    return made, c.user_lines(made)
+
+
+@pytest.fixture
+def jobs(with_jobs, request):
+    request.node.stash[CLUSTER] = with_jobs.cluster
+    return with_jobs
+
+
+def test_jobs_find_what_another_one_has_compiled(jobs):
+    """A job that keeps what it compiles stores, and any other one of the team reads, by each protocol."""
+    keeps = {"compile_cache": {"enabled": True}}
+    _, said = job(jobs, ["bash job.sh"], files={"job.sh": JOB})
+    assert [x.rpartition(" ")[0] for x in said] == ["ccache 0 3", "webdav 0 3", "s3 0 3"] and jobs.rows() == []  # it goes on without storing
+    _, said = job(jobs, ["bash job.sh"], files={"job.sh": JOB}, **keeps)
+    assert said == ["ccache 0 3 0", "webdav 0 3 0", "s3 3 0 0"]
+    held = jobs.rows("name || digest")
+    assert len(held) == 2 * 3 + 3 + 1  # two of ccache for each file, one of sccache, and its check
+    for person, more in (("bob", {}), ("ann", keeps)):
+        _, said = job(jobs, ["bash job.sh"], person, files={"job.sh": JOB}, **more)
+        assert said == ["ccache 3 0 0", "webdav 3 0 0", "s3 3 0 0"], person
+    assert jobs.rows("name || digest") == held
+
+
+HTTP = """
+import base64, hashlib, json, os, sys, urllib.error, urllib.request
+token = os.environ["HF_TOKEN"]
+def ask(method, path, body=None):
+    rq = urllib.request.Request(os.environ["HF_ENDPOINT"] + path, method=method, data=body, headers={"Authorization": "Basic " + base64.b64encode(f"job:{token}".encode()).decode()})
+    try:
+        return urllib.request.urlopen(rq).status
+    except urllib.error.HTTPError as e:
+        return [e.code, json.loads(e.read() or b"{}").get("message", "")]
+key = hashlib.sha1(b"of a job").hexdigest()
+cas = "cas/" + hashlib.sha256(b"x").hexdigest()
+out = {}
+for ns in ("red", "RED2", "blue", "ann", "eve", "none"):
+    out[ns] = [ask("PUT", f"/artifact/ccache/{ns}/{key}", b"x"), ask("GET", f"/artifact/ccache/{ns}/{key}")]
+out["bazel"] = [ask("PUT", f"/artifact/bazel/red/{cas}", b"x"), ask("GET", f"/artifact/bazel/red/{cas}"), ask("GET", "/artifact/bazel/ann/" + cas)]
+out["webdav"] = [ask("MKCOL", "/artifact/webdav/red/a/"), ask("PUT", "/artifact/webdav/red/a/b", b"x"), ask("DELETE", "/artifact/webdav/red/a/b")]
+out["token"] = [token[:20], token[20:]]
+print(json.dumps(out))
+"""
+
+
+def test_what_a_job_may_do_with_artifacts(jobs):
+    jobs.ask("PUT", ccache_path("of a job", "ann"), b"ann's own")
+
+    def run(person, **runtime):
+        made, said = job(jobs, ["python3 ask.py"], person, files={"ask.py": HTTP}, **runtime)
+        return made, json.loads(said[-1])
+
+    made, out = run("ann")
+    assert out["red"][0][0] == 403 and "runtime.compile_cache" in out["red"][0][1] and made["id"] in out["red"][0][1]
+    assert out["red"][1][0] == 404 and out["bazel"][0][0] == 403 and [x[0] for x in out["webdav"]] == [403, 403, 403]
+    token = "".join(out["token"])
+    assert jobs.ask("GET", ccache_path("of a job"), token=None, headers={"Authorization": f"Bearer {token}"}).status == 401  # it died with the job
+    # it stores in its own team's; what is a user's, or another team's, is not there
+    made, out = run("ann", compile_cache={"enabled": True})
+    assert out["red"] == [200, 200] and out["bazel"][:2] == [200, 200] and out["webdav"] == [201, 201, 204], out
+    for ns in ("blue", "ann", "eve", "none", "RED2"):
+        assert [x[0] for x in out[ns]] == [404, 404], (ns, out)
+    assert out["bazel"][2][0] == 404
+    assert get(jobs, "of a job") == b"x" and jobs.ask("GET", ccache_path("of a job", "ann")).body == b"ann's own"
+    # a repository of others is read, and keeps nothing: neither do artifacts
+    c = jobs.cluster
+    assert c.api("POST", "/api/repos/create", {"name": "public", "organization": "blue", "private": False}, token=jobs.token["eve"])[0] == 200
+    made, out = run("ann", compile_cache={"enabled": True, "repo": "blue/public"})
+    assert out["red"][0][0] == 403 and out["red"][1] == 200
+    # what is an administrator's job is of its team all the same
+    made, out = run("admin", compile_cache={"enabled": True})
+    assert out["red"] == [200, 200] and out["blue"][0][0] == 404 and out["none"][0][0] == 404

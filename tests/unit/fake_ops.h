@@ -332,6 +332,7 @@ static const struct token_ops fake_token_ops = {
 	.create = fake_token_create,
 	.remove = fake_delete,
 	.authenticate = fake_authenticate,
+	.authenticate_any = fake_authenticate,
 };
 
 static const struct server_ops fake_server_ops = {

@@ -186,7 +186,8 @@ int auth_job_rights(struct app *app, struct arena *a, const struct model_job *jo
 		key[rights->n_push++] = repo_push_key(a, hold.spec->hub_push[i], job->user);
 	if (hold.spec->compile.enabled) {
 		cache = compile_repo(a, hold.spec, job->user, job->team_name);
-		if (compile_is_own(cache, job->user, job->team_name))
+		rights->keeps = compile_is_own(cache, job->user, job->team_name);
+		if (rights->keeps)
 			key[rights->n_push++] = repo_push_key(a, cache, job->user);
 	}
 	rights->job_id = job->id;
@@ -278,7 +279,8 @@ static int authenticate(struct app *app, struct arena *a, struct str token, bool
 {
 	if (str_starts(token, APP_JOB_TOKEN "_"))
 		return err_set(err, ERR_DENIED,
-		               "the token of a job's commands is good for the Hub alone");
+		               "the token of a job's commands is good for the Hub and for "
+		               "artifacts alone");
 	return authenticate_any(app, a, token, local, out, err);
 }
 
@@ -461,5 +463,6 @@ const struct token_ops token_ops = {
 	.create = create_token,
 	.remove = remove_token,
 	.authenticate = authenticate,
+	.authenticate_any = authenticate_any,
 	.prove = prove_token,
 };

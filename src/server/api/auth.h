@@ -28,7 +28,7 @@ struct known_tokens {
 void auth_forget(struct app *app);
 /* A new token and the hex of its hash, in the arena. */
 char *auth_new_token(struct arena *a, const char *prefix, char **hash);
-/* What a job's commands may do at the Hub; in the arena. */
+/* What a job's commands may do at the Hub and with artifacts; in the arena. */
 int auth_job_rights(struct app *app, struct arena *a, const struct model_job *job,
                     const struct job_rights **out, struct err *err) MUST_CHECK;
 /* The token of an attempt's commands. It is stored nowhere: it is the attempt's id and a MAC of it

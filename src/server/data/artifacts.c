@@ -20,7 +20,9 @@
 static int no_namespace(const char *ns, struct err *err)
 {
 	return err_set(err, ERR_ARTIFACT_NOT_FOUND,
-	               "there is no namespace %.100s: name your team, or your own token", ns);
+	               "there is no namespace %.100s: name your team, or your own token; in a job, "
+	               "its team",
+	               ns);
 }
 
 /* Whose name it is, in any case: the caller's own, or for who has all of them the one that is
@@ -43,6 +45,21 @@ static const char *team_of(const struct principal *who, const struct model_team 
 	return found != NULL ? found->id : NULL;
 }
 
+/* A job that keeps what it compiles says so in its file: who pushed it has given it that. */
+static int may_at_all(const struct ask *ask, bool write, struct err *err)
+{
+	const struct job_rights *job = ask->principal->job;
+
+	if (job == NULL)
+		return ctx_need(ask, write ? ROLE_MEMBER : ROLE_VIEWER, err);
+	if (!write || job->keeps)
+		return 0;
+	return err_set(err, ERR_ROLE_REQUIRED,
+	               "job %s may read artifacts, not store them: its file needs "
+	               "runtime.compile_cache, enabled, with a repository of its user or its team",
+	               job->job_id);
+}
+
 /* May the caller do this there? All that decides it is here. */
 static int space_of(const struct ask *ask, const char *ns, bool write, struct meta_artifact_at *out,
                     struct err *err)
@@ -53,15 +70,16 @@ static int space_of(const struct ask *ask, const char *ns, bool write, struct me
 	char *owner;
 	bool taken;
 
-	if (ctx_need(ask, write ? ROLE_MEMBER : ROLE_VIEWER, err) < 0 ||
+	if (may_at_all(ask, write, err) < 0 ||
 	    meta_teams(ask->app->meta, ask->a, &team, &n, err) < 0)
 		return -1;
 	*out = (struct meta_artifact_at){.owner = ""};
 	out->team_id = team_of(who, team, n, ns, &taken);
 	if (out->team_id != NULL)
 		return 0;
-	/* a token may have the name of a team: that is the team's */
-	if (taken || strcasecmp(ns, who->name) != 0 || !hub_part_ok(str_of(who->name)))
+	/* a token may have the name of a team: that is the team's; what is a user's is no job's */
+	if (taken || who->job != NULL || strcasecmp(ns, who->name) != 0 ||
+	    !hub_part_ok(str_of(who->name)))
 		return no_namespace(ns, err);
 	owner = arena_cstr(ask->a, who->name);
 	str_lower(owner);
