@@ -247,6 +247,7 @@ int cmd_repos_show(struct cli *c, struct err *err);
 int cmd_repos_create(struct cli *c, struct err *err);
 int cmd_repos_rm(struct cli *c, struct err *err);
 int cmd_compile_cache_ls(struct cli *c, struct err *err);
+int cmd_compile_cache_artifacts(struct cli *c, struct err *err);
 int cmd_compile_cache_du(struct cli *c, struct err *err);
 int cmd_compile_cache_push(struct cli *c, struct err *err);
 int cmd_compile_cache_pull(struct cli *c, struct err *err);

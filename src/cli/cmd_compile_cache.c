@@ -424,3 +424,29 @@ int cmd_compile_cache_rm(struct cli *c, struct err *err)
 		out_count(c, r.n, "file"), size);
 	return 0;
 }
+
+/* ---- artifacts ------------------------------------------------------------------------------ */
+
+int cmd_compile_cache_artifacts(struct cli *c, struct err *err)
+{
+	static const struct out_col cols[] = {
+		{"STORED", true, cell_age, "stored_at"},  {"BY", false, cell_text, "stored_by"},
+		{"JOB", false, cell_text, "job_id"},      {"SIZE", true, cell_bytes, "bytes"},
+		{"USED", true, cell_age, "last_used_at"}, {"ARTIFACT", false, cell_name, "name"}};
+	static const char *const filters[] = {"by", "job"};
+	AUTO_BUF struct buf path = BUF_INIT((size_t)64 << 10);
+	const struct doc *reply;
+
+	buf_printf(&path, "/v1/artifacts?limit=%" PRId64, opt_int(c, "limit", 100));
+	if (c->n_arg > 0)
+		buf_printf(&path, "&namespace=%s", remote_part(c, c->arg[0]));
+	for (size_t i = 0; i < COUNT(filters); i++)
+		if (opt_text(c, filters[i], NULL) != NULL)
+			buf_printf(&path, "&%s=%s", filters[i],
+			           remote_part(c, opt_text(c, filters[i], NULL)));
+	if (buf_check(&path, "the request", err) < 0 ||
+	    remote_get(c, &reply, err, "%s", buf_cstr(&path)) < 0)
+		return -1;
+	return out_list(c, doc_get(reply, "artifacts"), cols, COUNT(cols),
+	                "no such artifacts; docs/compile-cache.md says how tools store them", err);
+}

@@ -109,6 +109,11 @@ static const struct opt o_repos[] = {
 	{"owner", 0, OPT_TEXT, "OWNER", "only those of a user or a team"},
 	{"search", 0, OPT_TEXT, "TEXT", "only those whose name contains it"},
 };
+static const struct opt o_cc_artifacts[] = {
+	{"by", 0, OPT_TEXT, "NAME", "only those that a token of this name, or a job that it pushed, has stored"},
+	{"job", 0, OPT_TEXT, "ID", "only those that a job has stored"},
+	{"limit", 'n', OPT_COUNT, "N", "show at most N, up to 1000 [100]"},
+};
 static const struct opt o_repo_create[] = {
 	{"type", 0, OPT_TEXT, "TYPE", "models, datasets or spaces [models]"},
 	{"private", 0, OPT_FLAG, NULL, "for you, or for your team, alone"},
@@ -339,6 +344,12 @@ const struct command commands[] = {
 	 "stoker compile-cache du\n"
 	 "stoker compile-cache du -o csv",
 	 NO_OPTS, 0, 0, true, cmd_compile_cache_du},
+	{"compile-cache artifacts", "[NAMESPACE]", "list what ccache, sccache and Bazel have stored, and who did",
+	 "The last stored first. NAMESPACE is a team, which is the default, or your own token. An artifact is code: who has stored it "
+	 "decides what others run.",
+	 "stoker compile-cache artifacts\n"
+	 "stoker compile-cache artifacts vision --job dgiwbss -o json",
+	 OPTS(o_cc_artifacts), 0, 1, true, cmd_compile_cache_artifacts},
 	{"compile-cache push", "[REPOSITORY]", "send compile caches of this machine to a repository",
 	 "Takes the caches where the compilers keep them: by their variables (TORCHINDUCTOR_CACHE_DIR and so on), else their defaults. "
 	 "Only whole entries go, and what is there is never replaced. A repository that is not there is made, private.",

@@ -168,7 +168,9 @@ struct model_artifact { /* see core/artifact.h */
 	const char *digest; /* 64 hex */
 	uint64_t bytes;
 	int64_t created_ms, used_ms;
-	bool has_body; /* else it is a blob */
+	const char *stored_by; /* name of the token, of a job: of who pushed it; "": not known */
+	const char *job_id;    /* NULL: it was no job */
+	bool has_body;         /* else it is a blob */
 	struct str body;
 };
 

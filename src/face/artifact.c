@@ -8,10 +8,14 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "face/handlers.h"
+#include "face/show.h"
 
 #define TYPE "application/octet-stream"
 #define PROPFIND_MAX ((size_t)64 << 10) /* of a body that nobody reads */
 #define ERROR_MAX (ERR_MSG_MAX * 16)
+#define LIST_DEFAULT 100
+#define LIST_MAX 1000
 
 /* ---- shared -------------------------------------------------------------------------------- */
 
@@ -143,6 +147,32 @@ static int bazel_put(struct request *rq, struct err *err)
 	    artifact_store_body(rq, &name, &fresh, err) < 0)
 		return -1;
 	return artifact_done(rq, 200);
+}
+
+/* ---- for people ---------------------------------------------------------------------------- */
+
+int artifacts_list(struct request *rq, struct err *err)
+{
+	AUTO_ANSWER struct answer an = {0};
+	struct artifact_query q = {.namespace_ = query_text(rq, "namespace"),
+	                           .by = query_text(rq, "by"),
+	                           .job_id = query_text(rq, "job")};
+	struct model_artifact *x = NULL;
+	int64_t limit = LIST_DEFAULT;
+	size_t n = 0;
+
+	if (query_int(rq, "limit", 1, LIST_MAX, &limit, err) < 0)
+		return -1;
+	q.limit = (size_t)limit;
+	if (face_ctx(rq)->ops->artifacts->list(face_ask(rq), &q, &x, &n, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_key(&an.js, "artifacts");
+	js_list(&an.js);
+	for (size_t i = 0; i < n; i++)
+		record_write_js(&artifact_record, &x[i], &an.js);
+	js_end(&an.js);
+	return answer_send(rq, &an, 200, err);
 }
 
 /* ---- errors -------------------------------------------------------------------------------- */

@@ -599,6 +599,12 @@ struct artifact_found {
 	int fd;          /* or where it is; -1 */
 };
 
+struct artifact_query {
+	const char *namespace_;  /* NULL: the caller's team */
+	const char *by, *job_id; /* who stored them; NULL: anybody */
+	size_t limit;
+};
+
 /*
  * What compilers and build tools keep under keys of their own. A namespace is the name of a team,
  * or that of the caller's token; who may not see it hears ERR_ARTIFACT_NOT_FOUND, who may not write
@@ -615,6 +621,9 @@ struct artifact_ops {
 	           uint64_t size, const struct repo_bytes *from, bool *fresh, struct err *err);
 	int (*remove)(const struct ask *ask, const char *namespace_,
 	              const struct artifact_name *name, struct err *err);
+	/* The last stored first. */
+	int (*list)(const struct ask *ask, const struct artifact_query *q,
+	            struct model_artifact **out, size_t *n, struct err *err);
 };
 
 /* The caller names attempt and node. */

@@ -234,6 +234,12 @@ SHOWN(mirror, "Weights", shown_mirror, MIRROR(R_TEXT, "id", id),
       ROW_AS(shown_mirror, R_DOC, "allow_patterns", allow),
       ROW_AS(shown_mirror, R_DOC, "ignore_patterns", ignore));
 
+SHOWN(artifact, "Artifact", model_artifact, ROW(model_artifact, R_TEXT, name),
+      ROW_AS(model_artifact, R_TEXT, "sha256", digest), ROW(model_artifact, R_U64, bytes),
+      ROW_AS(model_artifact, R_TIME, "stored_at", created_ms),
+      ROW(model_artifact, R_TEXT, stored_by), ROW(model_artifact, R_TEXT | R_NULL, job_id),
+      ROW_AS(model_artifact, R_TIME, "last_used_at", used_ms));
+
 struct shown_repo {
 	struct model_repo r;
 	const char *id;   /* OWNER/NAME */

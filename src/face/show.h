@@ -30,7 +30,7 @@ struct shown_secret {
 };
 extern const struct record team_record, token_record, secret_record, event_record, attempt_record,
 	instance_record, job_record, job_inputs_record, project_record, checkpoint_record,
-	mirror_record, repo_record, repo_ref_record, repo_commit_record;
+	mirror_record, repo_record, repo_ref_record, repo_commit_record, artifact_record;
 /* In the files of their handlers: admin.c, maintenance.c, checkpoints.c. */
 extern const struct record user_record, new_token_record, capacity_record, node_record,
 	status_record, maintenance_record, file_record;

@@ -605,6 +605,14 @@ int meta_artifact_spaces(struct meta *m, struct arena *a, struct meta_artifact_s
 int meta_artifacts_oldest(struct meta *m, struct arena *a, const char *team_id, const char *owner,
                           size_t limit, struct model_artifact **out, size_t *n,
                           struct err *err) MUST_CHECK;
+/* The last stored of a namespace, first; without bodies. */
+struct meta_artifact_query {
+	const char *team_id, *owner;
+	const char *stored_by, *job_id; /* NULL: any */
+	size_t limit;
+};
+int meta_artifacts_stored(struct meta *m, struct arena *a, const struct meta_artifact_query *q,
+                          struct model_artifact **out, size_t *n, struct err *err) MUST_CHECK;
 /* The digests of blobs that rows name, each once, in order, behind `after` ("": from the first). */
 int meta_artifact_blobs(struct meta *m, struct arena *a, const char *after, size_t limit,
                         const char ***out, size_t *n, struct err *err) MUST_CHECK;

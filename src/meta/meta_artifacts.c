@@ -4,7 +4,7 @@
  */
 #include "meta/meta_impl.h"
 
-#define COLUMNS "seq, name, digest, bytes, created_ms, used_ms, in_row"
+#define COLUMNS "seq, name, digest, bytes, created_ms, used_ms, in_row, stored_by, job_id"
 #define AT "team_id = ? AND owner = ? AND name = ?"
 #define AT_ARGS(at) db_text((at)->team_id), db_text((at)->owner), db_text((at)->name)
 
@@ -19,6 +19,8 @@ static void brief_row(struct db_rows *r, void *item)
 	x->created_ms = db_get_int(r);
 	x->used_ms = db_get_int(r);
 	x->has_body = db_get_bool(r);
+	x->stored_by = db_get_text(r);
+	x->job_id = db_get_text(r);
 	x->body = (struct str){0};
 }
 
@@ -72,13 +74,15 @@ static int put_once(struct meta *m, struct arena *a, const struct meta_artifact_
 	}
 	if (db_exec(&tx,
 	            "INSERT INTO artifacts (team_id, owner, name, digest, bytes, created_ms,"
-	            " used_ms, in_row, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	            " used_ms, in_row, body, stored_by, job_id)"
+	            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	            " ON CONFLICT (team_id, owner, name) DO UPDATE SET digest = excluded.digest,"
 	            " bytes = excluded.bytes, created_ms = excluded.created_ms,"
-	            " used_ms = excluded.used_ms, in_row = excluded.in_row, body = excluded.body",
+	            " used_ms = excluded.used_ms, in_row = excluded.in_row, body = excluded.body,"
+	            " stored_by = excluded.stored_by, job_id = excluded.job_id",
 	            DB_ARGS(AT_ARGS(at), db_text(x->digest), db_u64(x->bytes),
 	                    db_int(x->created_ms), db_int(x->used_ms), db_int(x->has_body),
-	                    db_blob(x->body)),
+	                    db_blob(x->body), db_text(x->stored_by), db_text(x->job_id)),
 	            NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
@@ -174,6 +178,18 @@ int meta_artifacts_oldest(struct meta *m, struct arena *a, const char *team_id, 
 	                 " ORDER BY used_ms, bytes, seq LIMIT ?",
 	                 DB_ARGS(db_text(team_id), db_text(owner), db_u64(limit)), sizeof(**out),
 	                 brief_row, out, n, err);
+}
+
+int meta_artifacts_stored(struct meta *m, struct arena *a, const struct meta_artifact_query *q,
+                          struct model_artifact **out, size_t *n, struct err *err)
+{
+	return meta_list(m, a,
+	                 "SELECT " COLUMNS " FROM artifacts WHERE team_id = ?1 AND owner = ?2"
+	                 " AND (?3 IS NULL OR stored_by = ?3) AND (?4 IS NULL OR job_id = ?4)"
+	                 " ORDER BY created_ms DESC, seq DESC LIMIT ?5",
+	                 DB_ARGS(db_text(q->team_id), db_text(q->owner), db_text(q->stored_by),
+	                         db_text(q->job_id), db_u64(q->limit)),
+	                 sizeof(**out), brief_row, out, n, err);
 }
 
 static void digest_row(struct db_rows *r, void *item)

@@ -291,16 +291,24 @@ static const char version_20[] =
 	"CREATE INDEX artifacts_used ON artifacts(team_id, owner, used_ms, bytes);"
 	"CREATE INDEX artifacts_files ON artifacts(digest) WHERE in_row = 0;";
 
+/* An artifact is code: who has stored it, and the job that did. Of those from before nobody knows.
+ */
+static const char version_21[] =
+	"ALTER TABLE artifacts ADD COLUMN stored_by TEXT NOT NULL DEFAULT '';"
+	"ALTER TABLE artifacts ADD COLUMN job_id TEXT;"
+	"CREATE INDEX artifacts_stored ON artifacts(team_id, owner, created_ms);";
+
 /* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
  * these: their tables are empty then. */
 static const struct migration {
 	const char *tables, *fill;
-} migrations[SCHEMA_VERSION] = {
-	{version_1, NULL},  {version_2, fill_2}, {version_3, NULL},     {version_4, NULL},
-	{version_5, NULL},  {version_6, NULL},   {version_7, fill_7},   {version_8, NULL},
-	{version_9, NULL},  {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
-	{version_13, NULL}, {version_14, NULL},  {version_15, NULL},    {version_16, NULL},
-	{version_17, NULL}, {version_18, NULL},  {version_19, NULL},    {version_20, NULL}};
+} migrations[SCHEMA_VERSION] = {{version_1, NULL},   {version_2, fill_2},   {version_3, NULL},
+                                {version_4, NULL},   {version_5, NULL},     {version_6, NULL},
+                                {version_7, fill_7}, {version_8, NULL},     {version_9, NULL},
+                                {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
+                                {version_13, NULL},  {version_14, NULL},    {version_15, NULL},
+                                {version_16, NULL},  {version_17, NULL},    {version_18, NULL},
+                                {version_19, NULL},  {version_20, NULL},    {version_21, NULL}};
 
 int schema_known(int64_t version, struct err *err)
 {

@@ -985,3 +985,30 @@ def test_what_a_job_may_do_with_artifacts(jobs):
     # what is an administrator's job is of its team all the same
     made, out = run("admin", compile_cache={"enabled": True})
     assert out["red"] == [200, 200] and out["blue"][0][0] == 404 and out["none"][0][0] == 404
+
+
+def test_who_has_stored_it(jobs):
+    """Artifacts are code: of each it is known who has stored it, and the job that did."""
+    c = jobs.cluster
+    store = 'python3 -c \'import os, urllib.request as u; u.urlopen(u.Request(os.environ["HF_ENDPOINT"] + "/artifact/webdav/red/who/shared", method="PUT", data=b"of a job", headers={"Authorization": "Bearer " + os.environ["HF_TOKEN"]}))\''
+    path = "/artifact/webdav/red/who/"
+
+    def listed(*flags, token="vic"):
+        return [(x["name"], x["stored_by"], x["job_id"]) for x in c.json("compile-cache", "artifacts", *flags, token=jobs.token[token]) if "/who/" in x["name"] or x["name"].endswith("who")]
+
+    for name, data, person in (("first", b"1", "ann"), ("shared", b"2", "bob"), ("first", b"1", "bob")):  # the same bytes again are not stored again
+        assert jobs.ask("PUT", path + name, data, token=person).status in (201, 204)
+    assert listed() == [("file/who/shared", "bob", None), ("file/who/first", "ann", None)]
+    made, _ = job(jobs, [store], "ann", compile_cache={"enabled": True})
+    assert listed() == [("file/who/shared", "ann", made["id"]), ("file/who/first", "ann", None)]
+    assert listed("--job", made["id"]) == listed()[:1] == listed("red", "--by", "ann", "-n", "1") and listed("--by", "bob") == []
+    row, = (x for x in c.json("compile-cache", "artifacts", "red", "--job", made["id"]))
+    assert row["sha256"] == sha(b"of a job") and row["bytes"] == 8 and row["stored_at"] <= row["last_used_at"]
+    assert f"ann  {made['id']}" in c.cli("compile-cache", "artifacts", "red").out
+    # a namespace of its own, and those of others
+    assert jobs.ask("PUT", "/artifact/webdav/ann/who", b"x").status == 201
+    assert listed("ann", token="ann") == [("file/who", "ann", None)]
+    assert c.error("compile-cache", "artifacts", "ann", token=jobs.token["bob"]) == c.error("compile-cache", "artifacts", "red", token=jobs.token["eve"]) == "artifact_not_found"
+    assert c.json("compile-cache", "artifacts", token=jobs.token["eve"]) == []
+    for query in ("limit=0", "limit=1001", "limit=x"):
+        assert c.api("GET", f"/v1/artifacts?{query}")[0] == 400

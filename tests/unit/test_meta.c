@@ -1106,6 +1106,8 @@ static void put_artifact(struct place *p, const char *owner, const char *name, c
 	                                 .bytes = bytes,
 	                                 .created_ms = ms,
 	                                 .used_ms = ms,
+	                                 .stored_by = ms % 2 != 0 ? "odd" : "even",
+	                                 .job_id = ms % 3 == 0 ? "job0001" : NULL,
 	                                 .has_body = small,
 	                                 .body = str_n(body, small ? bytes : 0)};
 
@@ -1117,6 +1119,22 @@ static void put_artifact(struct place *p, const char *owner, const char *name, c
 static void artifacts_are_kept_by_name(void **state)
 {
 	static const char *const names[] = {"one", "large", "nothing", "large"};
+	/* 11 empty, 12 large, 14 one; ann's: 13 one */
+	static const struct {
+		struct meta_artifact_query q;
+		size_t n;
+		const char *first;
+	} stored[] = {
+		{{"team001", "", NULL, NULL, 10}, 3, "one"},
+		{{"team001", "", NULL, NULL, 1}, 1, "one"},
+		{{"team001", "", "odd", NULL, 10}, 1, "empty"},
+		{{"team001", "", "even", NULL, 10}, 2, "one"},
+		{{"team001", "", NULL, "job0001", 10}, 1, "large"},
+		{{"team001", "", "even", "job0001", 10}, 1, "large"},
+		{{"team001", "", "odd", "job0001", 10}, 0, NULL},
+		{{"team001", "ann", NULL, NULL, 10}, 1, "one"},
+		{{"team002", "", NULL, NULL, 10}, 0, NULL},
+	};
 	struct place *p = *state;
 	struct meta_artifact_at at = {"team001", "", "one"};
 	struct model_artifact x, was, *all = NULL;
@@ -1155,6 +1173,17 @@ static void artifacts_are_kept_by_name(void **state)
 	assert_int_equal(n, 2);
 	assert_true(space[0].files == 3 && space[0].bytes == 2 * LARGE + 1);
 	assert_true(strcmp(space[1].owner, "ann") == 0 && space[1].bytes == LARGE);
+
+	/* who has stored them, the last first: what is stored anew is of who did that */
+	for (size_t i = 0; i < COUNT(stored); i++) {
+		assert_ok(meta_artifacts_stored(p->m, p->a, &stored[i].q, &all, &n, &p->err),
+		          &p->err);
+		assert_int_equal(n, stored[i].n);
+		if (n > 0)
+			assert_string_equal(all[0].name, stored[i].first);
+	}
+	assert_string_equal(x.stored_by, "odd");
+	assert_null(x.job_id);
 
 	/* the least recently used first; an earlier use than what is known says nothing */
 	assert_ok(meta_artifacts_used(

@@ -586,7 +586,12 @@ static int keep(const struct ask *ask, const struct meta_artifact_at *at, struct
                 uint64_t size, bool *fresh, struct err *err)
 {
 	struct app *app = ask->app;
-	struct model_artifact x = {.bytes = size, .created_ms = clock_wall_ms()}, was = {0};
+	const struct principal *who = ask->principal;
+	struct model_artifact x = {.bytes = size,
+	                           .created_ms = clock_wall_ms(),
+	                           .stored_by = who->name,
+	                           .job_id = who->job != NULL ? who->job->job_id : NULL};
+	struct model_artifact was = {0};
 	char hex[HASH_HEX_CAP];
 	bool known;
 
@@ -665,9 +670,24 @@ static int artifact_put(const struct ask *ask, const char *ns, const struct arti
 	return rc;
 }
 
+static int artifact_list(const struct ask *ask, const struct artifact_query *q,
+                         struct model_artifact **out, size_t *n, struct err *err)
+{
+	struct meta_artifact_at at = {.owner = ""};
+	struct meta_artifact_query m = {.stored_by = q->by, .job_id = q->job_id, .limit = q->limit};
+
+	if (q->namespace_ != NULL ? open_space(ask, q->namespace_, NULL, false, &at, err) < 0
+	                          : ctx_team(ask, NULL, &at.team_id, err) < 0)
+		return -1;
+	m.team_id = at.team_id;
+	m.owner = at.owner;
+	return meta_artifacts_stored(ask->app->meta, ask->a, &m, out, n, err);
+}
+
 const struct artifact_ops artifact_ops = {
 	.may = artifact_may,
 	.get = artifact_get,
 	.put = artifact_put,
 	.remove = artifact_remove,
+	.list = artifact_list,
 };
