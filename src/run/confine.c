@@ -20,6 +20,8 @@
 #define TREES_MAX (CONFINE_SEEN_MAX + 16)
 #define ALONE_MS 2000 /* a thread of a library is about to end */
 #define VIEW_BIN CONFINE_VIEW "/bin"
+#define NODE_POINTS_MAX 4096            /* folders that trees are mounted on */
+#define NODE_POINTS_BYTES (1024 * 1024) /* nothing is kept there */
 
 /* A detached mount, and where it is to be. */
 struct tree {
@@ -162,23 +164,53 @@ static void see(struct entering *e, const char *from, const char *to)
 	e->out->n_seen++;
 }
 
-/* Of the node cache we and our job see trees that are nobody's: what everybody may read of them,
- * and no list of their names. We can write to none, but to the folder where we fill environments
- * for the keeper: what is the job's there. What the keeper has taken is root's, and nobody's by
- * that mount, whatever of it we have open. */
-static int take_node(struct entering *e, struct err *err)
-{
-	/* no more of it: who can open a file can lock it */
-	static const char *const seen[] = {NODE_CACHE_TREES, NODE_CACHE_BUILT};
-	const char *dir = e->c->launch->node_dir, *making = e->c->making;
+/* What of the node cache holds trees. */
+static const char *const node_folders[] = {NODE_CACHE_TREES, NODE_CACHE_BUILT};
 
-	for (size_t i = 0; i < COUNT(seen) && dir != NULL; i++) {
-		const char *from = arena_printf(e->a, "%s/%s", dir, seen[i]);
+/* Trees that are nobody's: what everybody may read of them. A keeper hands them out, one by one. */
+static int take_kept(struct entering *e, struct err *err)
+{
+	const char *dir = e->c->keeps;
+
+	if (take_made(e, dir, err) < 0)
+		return -1;
+	for (size_t i = 0; i < COUNT(node_folders) && dir != NULL; i++) {
+		const char *from = arena_printf(e->a, "%s/%s", dir, node_folders[i]);
 
 		if (fs_mkdirs(AT_FDCWD, from, 0711, err) < 0 ||
-		    take(e, from, from, e->made_map, MOUNT_ATTR_RDONLY, err) < 0)
+		    take(e, from, arena_printf(e->a, CONFINE_NODE "/%s", node_folders[i]),
+		         e->made_map, MOUNT_ATTR_RDONLY, err) < 0)
 			return -1;
 	}
+	return 0;
+}
+
+/* Over the trees of the node cache, which may be in a folder that everybody may pass. It belongs to
+ * the runner, which makes there the folder that a tree is mounted on. */
+static int hide_node(const struct entering *e, struct err *err)
+{
+	const char *dir = e->c->launch != NULL ? e->c->launch->node_dir : NULL;
+	char options[160];
+
+	FMT(options, "mode=0755,size=%d,nr_inodes=%d,uid=%u,gid=%u", NODE_POINTS_BYTES,
+	    NODE_POINTS_MAX, e->runner, e->runner);
+	for (size_t i = 0; i < COUNT(node_folders) && dir != NULL; i++) {
+		const char *at = arena_printf(e->a, "%s/%s", dir, node_folders[i]);
+
+		if (fs_mkdirs(AT_FDCWD, at, 0711, err) < 0)
+			return -1;
+		if (mount("tmpfs", at, "tmpfs", MS_NODEV | MS_NOSUID | MS_NOEXEC, options) < 0)
+			return err_errno(err, errno, "%s", at);
+	}
+	return 0;
+}
+
+/* Where we fill environments for the keeper: what is there is the job's. What the keeper has taken
+ * is root's, and nobody's by this mount, whatever of it we have open. */
+static int take_making(struct entering *e, struct err *err)
+{
+	const char *making = e->c->making;
+
 	return making == NULL ? 0 : take(e, making, making, e->made_map, 0, err);
 }
 
@@ -231,7 +263,7 @@ static int take_for_job(struct entering *e, struct err *err)
 {
 	const struct wire_launch *l = e->c->launch;
 
-	if (take_node(e, err) < 0 || take_made(e, l->cache_project_dir, err) < 0 ||
+	if (take_making(e, err) < 0 || take_made(e, l->cache_project_dir, err) < 0 ||
 	    take_made(e, l->cache_team_dir, err) < 0)
 		return -1;
 	for (size_t i = 0; i < l->n_share && i + 3 < CONFINE_SEEN_MAX; i++) {
@@ -345,7 +377,10 @@ static int make_maps(struct entering *e, struct err *err)
 	e->keep_map = userns_make_of(keep, COUNT(keep), err);
 	if (e->keep_map < 0)
 		return -1;
-	return e->c->launch != NULL && (e->made_map = userns_make(&keep[1], err)) < 0 ? -1 : 0;
+	if (e->c->launch == NULL && e->c->keeps == NULL)
+		return 0;
+	e->made_map = userns_make(&keep[1], err);
+	return e->made_map < 0 ? -1 : 0;
 }
 
 /* A user namespace is entered by a process of one thread. One that a library started to look up a
@@ -385,6 +420,10 @@ static int become(struct entering *e, struct err *err)
 		return err_errno(err, errno, "enter a user namespace");
 	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		return err_errno(err, errno, "giving up root");
+	/* of this user namespace, so that trees can be given and taken here: all that is mounted
+	 * now is locked, with its flags */
+	if (unshare(CLONE_NEWNS) < 0)
+		return err_errno(err, errno, "a mount namespace of its own");
 	/* another user's process forgets that it is to end with its parent */
 	if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_PDEATHSIG, death) < 0)
 		return err_errno(err, errno, "giving up root");
@@ -421,11 +460,11 @@ static int enter(struct entering *e, struct err *err)
 
 	if (make_maps(e, err) < 0 ||
 	    (c->dir != NULL && take(e, c->dir, c->dir, e->keep_map, 0, err) < 0) ||
-	    take_made(e, c->keeps, err) < 0 || take_server(e, err) < 0 ||
+	    take_kept(e, err) < 0 || take_server(e, err) < 0 ||
 	    (c->launch != NULL && take_for_job(e, err) < 0))
 		return -1;
-	if (make_host(e, err) < 0 || attach_all(e, err) < 0 || become(e, err) < 0 ||
-	    seccomp_apply(SECCOMP_RUNNER, err) < 0)
+	if (make_host(e, err) < 0 || attach_all(e, err) < 0 || hide_node(e, err) < 0 ||
+	    become(e, err) < 0 || seccomp_apply(SECCOMP_RUNNER, err) < 0)
 		return -1;
 	return open_groups(e->out, err);
 }

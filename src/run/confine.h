@@ -10,9 +10,9 @@
  *   - the host's folders are as its job may see them (sandbox_exec_public());
  *   - of the data folder, and of whatever lies above it and is not open to everybody, there is what
  *     the attempt needs and no more: its own folder, the training caches of its project and team,
- *     the sockets of the server, and the trees of the node cache, which are nobody's there: it can
- *     read one whose name it knows, and list none. Of that cache it can write to one folder, where
- *     it fills environments for its keeper (node.h). On disk all that
+ *     and the sockets of the server. Of the node cache there are two empty folders, in which the
+ *     runner mounts each tree that its keeper gives it (node.h), and one that it can write to,
+ *     where it fills environments for its keeper. On disk all that
  *     the runner writes there belongs to root, and all that its job writes to the owner that ids.h
  *     says: idmapped mounts translate;
  *   - below CONFINE_VIEW lies what an administrator shares, with the job as its owner.
@@ -36,6 +36,9 @@
 #include "run/ids.h"
 
 #define CONFINE_VIEW IDS_RUN "/view"
+/* Of a keeper: the trees of its cache, under their names there, as a runner and its job may see
+ * them. */
+#define CONFINE_NODE CONFINE_VIEW "/node"
 #define CONFINE_GROUPS 2 /* of the job, and of what builds its Python */
 
 struct confine_group {

@@ -1,8 +1,11 @@
 /* node.c - the runner's side of the node cache; see node.h. */
 #include "run/node.h"
 
+#include "base/fs.h"
 #include "io/local.h"
 #include "run/keeper.h"
+
+#include <sys/mount.h>
 
 #define LOOK_MS 50    /* between two looks whether it is canceled */
 #define SEND_MS 60000 /* the other end reads all the time, or is gone */
@@ -152,11 +155,30 @@ static int hear(struct node *n, const atomic_bool *cancel, struct arena *a, stru
 	return 0;
 }
 
-static int take_lease(const struct wire_node *m, int fd, struct node_lease *out, struct err *err)
+/* Where the cache has it, in a folder of our own. Two of a job's weights may be one tree. */
+static int attach(const char *path, int shown, struct err *err)
 {
-	if (m->text == NULL || fd < 0) {
+	struct stat st, tree;
+
+	if (fstat(shown, &tree) < 0 || fs_mkdirs(AT_FDCWD, path, 0755, err) < 0)
+		return err->code != ERR_NONE ? -1 : err_errno(err, errno, "%s", path);
+	if (stat(path, &st) == 0 && st.st_dev == tree.st_dev && st.st_ino == tree.st_ino)
+		return 0;
+	return move_mount(shown, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0
+	               ? err_errno(err, errno, "mounting %s", path)
+	               : 0;
+}
+
+static int take_lease(const struct wire_node *m, int shown, int fd, struct node_lease *out,
+                      struct err *err)
+{
+	if (m->text == NULL || shown < 0 || fd < 0) {
 		close_fd_p(&fd);
-		return err_set(err, ERR_IO, "a lease without a path or a descriptor");
+		return err_set(err, ERR_IO, "a lease without a path, a tree or a descriptor");
+	}
+	if (attach(m->text, shown, err) < 0) {
+		close_fd_p(&fd);
+		return -1;
 	}
 	*out = (struct node_lease){.fd = fd,
 	                           .hit = m->hit,
@@ -172,6 +194,7 @@ struct talk {
 	void *arg;
 	const struct node_maker *maker;
 	const atomic_bool *cancel;
+	int shown; /* a tree's mount, of which the lease comes next; -1: none */
 	struct node_lease *out;
 };
 
@@ -202,12 +225,14 @@ static int take_word(struct talk *t, const struct wire_node *m, int *fd, struct 
 	const char *words = m->text != NULL ? m->text : "";
 
 	if (strcmp(m->verb, "leased") == 0)
-		return take_lease(m, TAKE_FD(*fd), t->out, err);
+		return take_lease(m, t->shown, TAKE_FD(*fd), t->out, err);
 	if (strcmp(m->verb, "failed") == 0)
 		return node_told_error(m, err);
 	if (strcmp(m->verb, "make") == 0)
 		return make(t, m->text, err) < 0 ? -1 : 1;
-	if (strcmp(m->verb, "progress") == 0 && t->progress != NULL)
+	if (strcmp(m->verb, "shown") == 0 && t->shown < 0)
+		t->shown = TAKE_FD(*fd);
+	else if (strcmp(m->verb, "progress") == 0 && t->progress != NULL)
 		t->progress(t->arg, m->done, m->total);
 	else if (strcmp(m->verb, "wait") == 0 && t->maker != NULL && t->maker->wait != NULL)
 		t->maker->wait(t->maker->arg, words);
@@ -226,6 +251,7 @@ static int ask(struct talk *t, const char *verb, const struct digest *key, struc
 	digest_hex(key, hex);
 	if (say(t->n, &(struct wire_node){.verb = verb, .key = hex}, err) < 0)
 		return -1;
+	t->shown = -1;
 	while (r == 1) {
 		AUTO_ARENA struct arena *a = arena_new();
 		struct wire_node m = {0};
@@ -233,6 +259,7 @@ static int ask(struct talk *t, const char *verb, const struct digest *key, struc
 
 		r = hear(t->n, t->cancel, a, &m, &fd, err) < 0 ? -1 : take_word(t, &m, &fd, err);
 	}
+	close_fd_p(&t->shown);
 	return r;
 }
 

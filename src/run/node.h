@@ -17,13 +17,17 @@
  *
  * The protocol, over a socket of whole messages, is wire_node:
  *
- *   tree KEY     -> progress ..., then leased or failed
- *   built KEY    -> wait ..., damaged ..., make TEXT (a folder), then leased or failed; to a make
+ *   tree KEY     -> progress ..., then shown and leased, or failed
+ *   built KEY    -> wait ..., damaged ..., make TEXT (a folder), then shown and leased, or failed;
+ *                   to a make
  *     grow       -> grown: its error, or none
  *     say TEXT
  *     made, or failed
  *
- * A leased has the tree's path, and a descriptor that holds the lease.
+ * A shown brings a mount of the tree, which is attached nowhere: read-only, without owners or
+ * devices, and the kernel holds it to that. A leased has the tree's path, where the runner attaches
+ * the mount, and a descriptor that holds the lease. So a runner, and who took it over, sees the
+ * trees of its own job, and knows no way to another one by its name.
  */
 #ifndef NODE_H
 #define NODE_H

@@ -9,9 +9,12 @@
 #include "io/client.h"
 #include "io/local.h"
 #include "run/keeper.h"
+#include "run/mounts.h"
 #include "run/report.h"
 #include "run/stage.h"
 #include "store/blobs/lease.h"
+
+#include <sys/mount.h>
 
 #define PROGRESS_MS 100
 
@@ -53,6 +56,18 @@ static void tell_now_and_then(struct keeper *k, const struct wire_node *m)
 	tell(k, m);
 }
 
+/* A mount of this tree alone, as a runner may have it: of the ones that confine.c made. */
+static int show(struct keeper *k, const struct node_lease *lease, struct err *err)
+{
+	const char *dir = k->launch->node_dir;
+	AUTO_FREE char *at = xasprintf(CONFINE_NODE "%s", lease->path + strlen(dir));
+	AUTO_FD int tree = open_tree(AT_FDCWD, at, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+	assert(mounts_is_below(lease->path, dir));
+	return tree < 0 ? err_errno(err, errno, "%s", lease->path)
+	                : node_send(k->sock, &(struct wire_node){.verb = "shown"}, tree, err);
+}
+
 /* Gives it away. */
 static int tell_lease(struct keeper *k, const struct node_lease *lease, struct err *err)
 {
@@ -64,7 +79,7 @@ static int tell_lease(struct keeper *k, const struct node_lease *lease, struct e
 	                            .fetched = lease->fetched,
 	                            .hit = lease->hit};
 
-	return held < 0 ? -1 : node_send(k->sock, &m, held, err);
+	return held < 0 || show(k, lease, err) < 0 ? -1 : node_send(k->sock, &m, held, err);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */

@@ -130,13 +130,29 @@ def test_weights_are_not_a_runners_to_change(empty_cluster):
     tree, = (node / "trees").iterdir()
     lease = node / "leases" / f"{tree.name}.lease"
     assert as_runner(pid, "ls", node).stdout.split() == ["built", "making", "trees"]  # and nothing that it could lock
-    for uid in 0, 1:  # other jobs' trees are not found by looking around
+    for uid in 0, 1:
         assert as_runner(pid, "ls", tree, uid=uid).stdout.split() == ["one", "w.bin"]
-        for folder_of_all in (node / "trees", node / "built"):
-            assert "Permission denied" in as_runner(pid, "ls", folder_of_all, uid=uid).stderr, folder_of_all
     for attempt in (f"mv {tree} {tree}-away", f"chmod u+w {tree}", f"echo 0 0 0 > {lease}", f"rm {lease}", f"touch {node}/lock && flock -n {node}/lock touch {node}/x",
-                    f"touch {node}/built/x", f"mkdir {node}/blobs/aa", f"echo evil > {node}/tmp/x", f"ln -s / {node}/damaged/x", f"mkdir {node}/leases/{'0' * 64}.lease"):
+                    f"mkdir {node}/blobs/aa", f"echo evil > {node}/tmp/x", f"ln -s / {node}/damaged/x", f"mkdir {node}/leases/{'0' * 64}.lease"):
         assert as_runner(pid, "sh", "-c", attempt).returncode != 0, attempt
+    # of all others there is nothing, whoever knows their names: below the mounts of its own lies an empty folder of its own
+    (source.parent / "other").mkdir()
+    (source.parent / "other" / "w.bin").write_text("of somebody else")
+    other = c.push([c.hold()], weights=[{"source": f"file://{source.parent}/other", "mount_location": "/models/m"}])
+    c.wait(other, "TRAINING_JOB_RUNNING")
+    theirs, = {t.name for t in (node / "trees").iterdir()} - {tree.name}
+    stranger = next(p for p in c.runners() if p != pid)
+    assert as_runner(stranger, "cat", node / "trees" / theirs / "w.bin").stdout == "of somebody else"
+    for uid in 0, 1:
+        for who, its, not_its in ((pid, tree.name, theirs), (stranger, theirs, tree.name)):
+            assert as_runner(who, "ls", node / "trees", uid=uid).stdout.split() == [its]
+            for attempt in (f"cat {node}/trees/{not_its}/w.bin", f"cat {node}/trees/{its}/../{not_its}/w.bin", f"ls {node}/blobs", f"umount -l {node}/trees",
+                            f"mount --bind {node} /mnt", f"umount -l {node}/trees/{its}; cat {node}/trees/*/w.bin",
+                            f"unshare -m sh -c 'umount -l {node}/trees/{its} {node}/trees {node} {c.data} {c.folder}; cat {node}/trees/{not_its}/w.bin'"):
+                assert as_runner(who, "unshare", "-m", "sh", "-c", attempt, uid=uid).returncode != 0, attempt
+    c.release(other)
+    c.wait(other, "TRAINING_JOB_COMPLETED")
+    before = listing(node)
     # nor by asking the server, which opens what it may read: a folder that it can only read is not its own
     digest = hashlib.sha256(b"as it was").hexdigest()
     objects = c.data / "sockets" / "objects.sock"
@@ -253,7 +269,7 @@ def check_environment(c, index, runtime):
     inside.stdin.flush()
     assert inside.stdout.readline() == "inside\n"
     for uid in (0, 1):
-        for attempt in (f"mv {built} {built}-away", f"touch {built.parent}/x", f"mkdir {node}/trees/{'0' * 64}", f"mkdir {node}/making/other",
+        for attempt in (f"mv {built} {built}-away", f"mkdir {node}/making/other",
                         f"mv {filled.parent} {node}/making/other", f"kill {keeper}", f"ls /proc/{keeper}/root/"):
             assert as_runner(pid, "sh", "-c", attempt, uid=uid).returncode != 0, attempt
         for attempt in (f"touch {filled}/theirs", f"chmod 777 {filled}", f"rm -r {filled}/lib"):
