@@ -457,7 +457,8 @@ static int gone(struct err *err)
 	if (err->code != ERR_UNAVAILABLE)
 		return -1;
 	err_clear(err);
-	return err_set(err, ERR_IO, "the process that brings the image of this job has ended");
+	return err_set(err, ERR_KEEPER_LOST,
+	               "the process that brings the image of this job has ended");
 }
 
 static int hear(struct image_keeper *k, struct arena *a, const struct image *im,

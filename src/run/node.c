@@ -132,7 +132,8 @@ static int no_keeper(struct err *err)
 	if (err->code != ERR_UNAVAILABLE)
 		return -1;
 	err_clear(err);
-	return err_set(err, ERR_IO, "the process that keeps the node cache for this job has ended");
+	return err_set(err, ERR_KEEPER_LOST,
+	               "the process that keeps the node cache for this job has ended");
 }
 
 static int say(struct node *n, const struct wire_node *m, struct err *err)

@@ -194,10 +194,13 @@ void run_deploy_failed(struct run *r, enum wire_stage stage, const struct err *w
 {
 	AUTO_BUF struct buf clean = BUF_INIT(RECORD_MAX);
 	bool stopped = why->code == ERR_CANCELED;
+	bool lost = why->id == ERR_KEEPER_LOST; /* as we might have been */
 
 	redact_text(r->redact, str_of(why->msg), &clean);
 	r->end = (struct wire_exit){
-		.end = stopped ? JOB_END_STOPPED : JOB_END_DEPLOY_FAILED,
+		.end = stopped ? JOB_END_STOPPED
+	               : lost  ? JOB_END_LOST
+	                       : JOB_END_DEPLOY_FAILED,
 		.detail = arena_cstr(r->a, buf_cstr(&clean)),
 		.stage = wire_stage_word(stage),
 		.error_id = err_id(why),

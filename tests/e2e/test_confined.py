@@ -196,8 +196,15 @@ def test_a_killed_keeper_is_named(empty_cluster):
         os.kill(keeper, signal.SIGKILL)
         view = c.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
         assert "keeps the node cache" in view["error_message"], view
+        # it is the machine's doing, as the death of a runner is
+        twice = c.push(["true"], runtime=runtime, retry={"max_attempts": 2, "on": ["node_fail"]})
+        until(lambda: index.hits["gate go"] == 2 and len(c.keepers()) == 1)
+        os.kill(c.keepers()[0], signal.SIGKILL)
+        until(lambda: index.hits["gate go"] == 3)
+        c.cli("stop", twice["id"], "--now")
+        c.wait(twice, "TRAINING_JOB_STOPPED")
         again = c.push(["true"], runtime=runtime)
-        until(lambda: index.hits["gate go"] == 2 and len(c.runners()) == 1)
+        until(lambda: index.hits["gate go"] == 4 and len(c.runners()) == 1)
         pid, = c.runners()
         keeper, = c.keepers()
         os.kill(pid, signal.SIGKILL)
@@ -205,7 +212,7 @@ def test_a_killed_keeper_is_named(empty_cluster):
         until(lambda: not os.path.exists(f"/proc/{keeper}"))
         # a link in place of what it fills leads the keeper nowhere
         swapped = c.push(["true"], runtime=runtime)
-        until(lambda: index.hits["gate go"] == 3 and len(c.runners()) == 1)
+        until(lambda: index.hits["gate go"] == 5 and len(c.runners()) == 1)
         victim = c.data / "node" / "trees" / "victim"
         victim.mkdir()
         was = victim.lstat()
