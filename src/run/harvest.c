@@ -15,6 +15,7 @@
 #define WHOLE_MAX ((size_t)512 << 20) /* of a file that is judged by its content */
 #define RETRY_MS 3000
 #define HARVEST_LEAST_MS 5000 /* of one try */
+#define LOOK_MS 100           /* between two looks whether somebody waits for the end */
 #define RECORD_MAX ((size_t)8 << 20)
 #define TEXT_MAX (HUB_COMMIT_TEXT_MAX - 1)
 
@@ -35,11 +36,12 @@ struct harvest {
 	unsigned n_sent;
 	bool refused;
 	int64_t until_ms; /* of this one */
-	bool last;        /* it is not the thread's */
-	atomic_bool over; /* the commands are over, so the thread leaves the rest to the last one */
+	bool last;        /* there is no other one after it */
+	atomic_bool over; /* the commands are over: what goes on leaves the rest to the last one */
+	atomic_bool cut;  /* there is no more time, also for the request that is under way */
 	struct lock lock; /* of the rest */
 	struct cond changed;
-	bool soon;
+	bool soon, clean, done;
 	pthread_t thread;
 };
 
@@ -183,14 +185,17 @@ static int open_file(const struct harvest *h, const char *key, const struct tree
 	return fd >= 0 && is_same(fd, e) ? TAKE_FD(fd) : -1;
 }
 
-/* Asked between two files. Only the last harvest has an end: the job's waits for it. */
-static int may_go_on(struct harvest *h, struct err *err)
+static int no_time(struct err *err)
 {
-	if (h->last && h->o.hurries(h->o.arg))
-		h->until_ms = MIN(h->until_ms, clock_mono_ms() + HARVEST_HURRY_MS);
-	if (*report_given_up(h->o.report) ||
+	return err_set(err, ERR_TIMEOUT, "there was no time for the rest");
+}
+
+/* Asked between two files. Only the last harvest has an end: the job's waits for it. */
+static int may_go_on(const struct harvest *h, struct err *err)
+{
+	if (atomic_load(&h->cut) ||
 	    (h->last ? clock_mono_ms() >= h->until_ms : atomic_load(&h->over)))
-		return err_set(err, ERR_TIMEOUT, "there was no time for the rest");
+		return no_time(err);
 	return 0;
 }
 
@@ -321,7 +326,8 @@ static int create_repo(struct harvest *h, struct err *err)
 	                                     .path = "/api/repos/create",
 	                                     .type = "application/json",
 	                                     .body = buf_view(&body),
-	                                     .total_ms = HARVEST_LEAST_MS},
+	                                     .total_ms = HARVEST_LEAST_MS,
+	                                     .cancel = &h->cut},
 	                &reply, err);
 	if (rc < 0 && reply.status == 409) { /* another job was first */
 		err_clear(err);
@@ -342,6 +348,7 @@ static int send_once(struct batch *b, int *status, struct err *err)
 		.fd = b->fd,
 		.length = b->at,
 		.total_ms = MAX(h->until_ms - clock_mono_ms(), (int64_t)HARVEST_LEAST_MS),
+		.cancel = &h->cut,
 	};
 	int rc = report_hub(h->o.report, &post, &reply, err);
 
@@ -357,6 +364,10 @@ static int send_batch(struct batch *b, struct err *err)
 	int status = 0;
 
 	while (send_once(b, &status, err) < 0) {
+		if (err->code == ERR_CANCELED) {
+			err_clear(err);
+			return no_time(err);
+		}
 		if (status == 404 && !created) {
 			created = true;
 			err_clear(err);
@@ -585,6 +596,13 @@ static void *harvest_thread(void *arg)
 		lock_take(&h->lock);
 	}
 	lock_give(&h->lock);
+	h->last = true;
+	if (!*report_given_up(h->o.report))
+		harvest_now(h, h->clean ? 0 : clock_wall_ms(), clock_mono_ms() + HARVEST_LAST_MS);
+	lock_take(&h->lock);
+	h->done = true;
+	cond_signal(&h->changed);
+	lock_give(&h->lock);
 	return NULL;
 }
 
@@ -632,17 +650,27 @@ void harvest_soon(struct harvest *h)
 	lock_give(&h->lock);
 }
 
+/* The thread does it, while we look whether there is time. */
 void harvest_finish(struct harvest *h, bool clean)
 {
+	int64_t cut_ms = INT64_MAX;
+
 	if (h == NULL)
 		return;
 	lock_take(&h->lock);
+	h->clean = clean;
 	h->over = true;
 	cond_signal(&h->changed);
+	while (!h->done) {
+		(void)cond_wait_until(&h->changed, &h->lock, sync_deadline(LOOK_MS));
+		lock_give(&h->lock);
+		if (cut_ms == INT64_MAX && h->o.hurries(h->o.arg))
+			cut_ms = clock_mono_ms() + HARVEST_HURRY_MS;
+		if (clock_mono_ms() >= cut_ms || *report_given_up(h->o.report))
+			atomic_store(&h->cut, true);
+		lock_take(&h->lock);
+	}
 	lock_give(&h->lock);
 	(void)pthread_join(h->thread, NULL);
-	h->last = true;
-	if (!*report_given_up(h->o.report))
-		harvest_now(h, clean ? 0 : clock_wall_ms(), clock_mono_ms() + HARVEST_LAST_MS);
 	harvest_free(h);
 }

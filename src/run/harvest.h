@@ -35,7 +35,7 @@ struct harvest_options {
 	struct logs *logs;
 	const struct harvest_fact *fact;
 	size_t n_facts;
-	bool (*hurries)(void *arg); /* does somebody wait for the end? Asked by harvest_finish() */
+	bool (*hurries)(void *arg); /* does somebody wait for the end? Asked in harvest_finish() */
 	void *arg;
 };
 

@@ -76,6 +76,7 @@ struct report_hub {
 	int fd;
 	uint64_t length;
 	int64_t total_ms;
+	const atomic_bool *cancel; /* set by another thread: ERR_CANCELED at once */
 };
 /* Once; an error of the server's is one here, and the reply has its status. */
 int report_hub(struct report *r, const struct report_hub *x, struct http_reply *reply,

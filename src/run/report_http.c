@@ -213,7 +213,7 @@ int report_hub(struct report *r, const struct report_hub *x, struct http_reply *
 	                         .connect_ms = 5000,
 	                         .total_ms = x->total_ms,
 	                         .stall_ms = MIN(x->total_ms, (int64_t)HUB_STALL_MS),
-	                         .cancel = &r->halt};
+	                         .cancel = x->cancel};
 	int rc = http_do(way->http, &call, reply, err);
 
 	seal_wipe(auth, strlen(auth));

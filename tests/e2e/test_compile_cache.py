@@ -1,6 +1,8 @@
 """What compilers make in one job is there in the next: filled before the commands run, kept at checkpoints and at the end."""
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import textwrap
 import time
@@ -236,3 +238,24 @@ def test_more_than_one_commit(site):
 
     want = hashlib.sha256("".join(sorted(f"{d}-{f}\n" for d in range(1, 121) for f in range(1, 101))).encode()).hexdigest()
     assert "12000" in site.user_lines(second) and any(want in x for x in site.user_lines(second)), site.logs(second)
+
+
+def test_a_machine_that_shuts_down_waits_for_no_answer(site):
+    """The server hangs while a job sends what it has compiled, and the runner is told to end: it gives the request up by itself, long before it would count as stalled."""
+    folder = site.data / "runs"
+    before = set(folder.iterdir())
+    job = push(site, [f"m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_9+d41d8cd9; mkdir -p $m; echo neff > $m/model.neff; echo hlo > $m/model.hlo_module.pb; : > $m/model.done",
+                      "until [ -e $BT_SCRATCH_DIR/go ]; do sleep 0.2; done"], repo="frozen")
+    site.wait(job, "TRAINING_JOB_RUNNING")
+    attempt, = set(folder.iterdir()) - before
+    runner = json.loads((attempt / "runner.json").read_text())["pid"]
+    os.kill(site.process.pid, signal.SIGSTOP)
+    try:
+        (attempt / "scratch" / "go").touch()
+        until(lambda: (attempt / "exit.json").exists())
+        os.kill(runner, signal.SIGTERM)
+        until(lambda: any(b"there was no time for the rest" in p.read_bytes() for p in attempt.rglob("*") if p.is_file()))
+    finally:
+        os.kill(site.process.pid, signal.SIGCONT)
+    site.wait(job)
+    assert "compile cache ann/frozen: not all is kept: there was no time for the rest" in site.logs(job)
