@@ -5,6 +5,7 @@ It fails the test on a sanitizer's report, on a process or a mount that is left 
 import contextlib
 import hashlib
 import hmac
+import http.client
 import inspect
 import json
 import os
@@ -25,6 +26,7 @@ from web import make_certificate
 STOKER = os.environ.get("STOKER", str(pathlib.Path(__file__).parents[2] / "build/asan/src/stoker"))
 PARTS = pathlib.Path(os.environ.get("STOKER_PARTS", pathlib.Path.home() / ".cache/stoker-parts"))
 ROOT = pathlib.Path(__file__).parents[2]
+ACTIVE = ["TRAINING_JOB_CREATED", "TRAINING_JOB_PENDING", "TRAINING_JOB_DEPLOYING", "TRAINING_JOB_RUNNING"]
 FINAL = {"TRAINING_JOB_COMPLETED", "TRAINING_JOB_FAILED", "TRAINING_JOB_STOPPED", "TRAINING_JOB_DEPLOY_FAILED"}
 # Deadlines are against hangs: many times what a loaded machine takes. Nothing is judged by how long it took.
 DEADLINE_S = 180  # for anything that the product does by itself
@@ -253,17 +255,27 @@ class Cluster:
     def job(self, job):
         return self.json("view", job["id"])
 
+    def search(self, **want):
+        """Jobs as one request shows them, for what looks again and again: a process for each look would be most of a test's work. None: no such answer."""
+        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+            status, said = self.api("POST", "/v1/training_jobs/search", want, timeout=20)
+            return said["training_jobs"] if status == 200 else None
+        return None
+
     def wait(self, job, *statuses, deadline=DEADLINE_S):
         wanted = set(statuses) or FINAL
         last = {}
 
         def there():
-            last.update(self.job(job))
-            status = last["current_status"]
+            found = self.search(job_id=job["id"])
+            status = found[0]["current_status"] if found else None
+            if status is None or status in wanted | FINAL:
+                last.update(self.job(job))
+                status = status or last["current_status"]
             assert status in wanted or status not in FINAL, f"{status}: {last}\n{self.logs(job)}"
             return status in wanted
 
-        until(there, deadline)
+        until(there, deadline, pause=0.05)
         return last
 
     def hold(self, gate="go"):
@@ -282,10 +294,14 @@ class Cluster:
 
     def end_jobs(self):
         """Runners outlive their server on purpose: what still runs is stopped before it."""
+        def active():
+            found = self.search(statuses=ACTIVE)
+            return self.json("ps", "--everyone") if found is None else found
+
         if self.process and self.process.poll() is None:
-            for job in self.json("ps", "--everyone"):
+            for job in active():
                 self.cli("stop", job["id"], "--now", code=None)
-            until(lambda: not self.json("ps", "--everyone"))
+            until(lambda: not active())
 
     def processes(self):
         """Processes that belong to this cluster's data folder."""
