@@ -401,3 +401,16 @@ def certificate(empty_cluster):
 @pytest.fixture
 def cluster(empty_cluster):
     return empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+
+
+@pytest.fixture(scope="session")
+def standing_cluster():
+    with new_cluster() as c:
+        yield c.start("--cpus", "4", "--memory", "4Gi")
+
+
+@pytest.fixture
+def standing(standing_cluster, request):
+    """A server that is there already, for what it refuses, or shows whatever else it has: such tests do not disturb each other."""
+    request.node.stash[CLUSTER] = standing_cluster
+    return standing_cluster

@@ -48,21 +48,21 @@ def checkpoints(path, **more):
 
 @pytest.mark.parametrize("path", ["/usr", "/lib64", "/bin", "/usr/lib/x", "/usr/bin", "/", "/boot/x", "/var", "/root", "/sbin/y",
                                   "/proc/1/root/tmp", "/sys/x", "/dev/shm/x", "/etc/x", "/run/x", "/tmp", "/home"])
-def test_no_place_of_the_system(cluster, path):
-    assert refused(cluster, **checkpoints(path)) == "place_system"
+def test_no_place_of_the_system(standing, path):
+    assert refused(standing, **checkpoints(path)) == "place_system"
     load = {"runtime": {"load_checkpoint_config": {"enabled": True, "download_folder": path}}}
-    assert refused(cluster, **load) == "place_system"
+    assert refused(standing, **load) == "place_system"
 
 
 @pytest.mark.parametrize("path", ["/root/.cache/user_artifacts/f/x", "/root/.cache/user_artifacts", "/root/.cache/team_artifacts/x"])
-def test_no_place_in_a_cache(cluster, path):
+def test_no_place_in_a_cache(standing, path):
     """What one job left there would decide what is mounted for the next."""
-    assert refused(cluster, **checkpoints(path, **CACHE)) == "place_shared"
+    assert refused(standing, **checkpoints(path, **CACHE)) == "place_shared"
 
 
 @pytest.mark.parametrize("path", ["/mnt/../usr", "/mnt/./x", "/mnt//x", "usr"])
-def test_places_are_plain(cluster, path):
-    assert refused(cluster, **checkpoints(path)) == "spec_invalid"
+def test_places_are_plain(standing, path):
+    assert refused(standing, **checkpoints(path)) == "spec_invalid"
 
 
 def test_a_sandbox_that_fails_is_no_reason_for_a_weaker_one(empty_cluster):

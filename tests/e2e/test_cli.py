@@ -93,8 +93,8 @@ def test_docs_are_what_the_tables_print(tmp_path):
     (["checkpoints", "ls", "@", "-p", "p"], "usage"), (["cache"], "usage"), (["ps", "-o", "xml"], "usage"), (["view", "a", "b"], "usage"),
     (["recreate"], "usage"), (["logs", "-n", "few"], "usage"),
 ])
-def test_wrong_usage(cluster, args, error):
-    assert cluster.error(*args, code=2) == error
+def test_wrong_usage(standing, args, error):
+    assert standing.error(*args, code=2) == error
 
 
 @pytest.mark.parametrize("args, meant", [(["pus"], "push"), (["push", "--folow"], "--follow"), (["cache"], "summarize")])
@@ -119,15 +119,15 @@ def test_why_it_failed_is_whole_on_a_narrow_terminal(cluster, columns):
 
 
 @pytest.mark.parametrize("what, error", [("secrets", "secret_not_found"), ("tokens", "token_not_found"), ("weights", "weights_not_found")])
-def test_what_is_not_there_is_named(cluster, what, error):
-    refused = cluster.refusal(what, "rm", "nosuch", "-y", code=3)["error"]
+def test_what_is_not_there_is_named(standing, what, error):
+    refused = standing.refusal(what, "rm", "nosuch", "-y", code=3)["error"]
     assert refused["id"] == error and "nosuch" in refused["message"]
-    assert cluster.error(what, "rm", "nosuch", stdin="", code=2) == "confirmation_required"
+    assert standing.error(what, "rm", "nosuch", stdin="", code=2) == "confirmation_required"
 
 
-def test_an_empty_value_says_how_to_give_it(cluster):
-    assert "stoker secrets set s < FILE" in cluster.cli("secrets", "set", "s", stdin="", code=2).err
-    assert "stoker login --url URL < FILE" in cluster.cli("login", "--url", cluster.url, stdin="", code=2).err
+def test_an_empty_value_says_how_to_give_it(standing):
+    assert "stoker secrets set s < FILE" in standing.cli("secrets", "set", "s", stdin="", code=2).err
+    assert "stoker login --url URL < FILE" in standing.cli("login", "--url", standing.url, stdin="", code=2).err
 
 
 @pytest.mark.parametrize("text", ["2024", "null", "@x", "*a", "it's: {", "\"and\" \\"])
@@ -385,8 +385,8 @@ def test_words_of_other_tools(word, instead):
     (["secrets", "set", "bad name"], "x", "secret_name_invalid"), (["secrets", "set", ""], "x", "secret_name_invalid"),
     (["login", "--url", "127.0.0.1:8461"], None, "url_invalid"), (["login", "--url", "http://"], None, "url_invalid"),
     (["weights", "prefetch", "s3://me/tiny@main"], None, "source_invalid")])
-def test_values_that_mean_something_else(cluster, args, stdin, error):
-    assert cluster.error(*args, stdin=stdin, code=2) == error
+def test_values_that_mean_something_else(standing, args, stdin, error):
+    assert standing.error(*args, stdin=stdin, code=2) == error
 
 
 def test_a_secret_on_the_command_line_is_not_repeated(cluster):
@@ -419,16 +419,16 @@ def test_an_empty_job_file_is_answered_with_one_that_works(cluster, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [["-s", "job.foo=1"], ["-s", "compute.cpu_count=2"], ["-s", "job.compute.memory=lots"], ["-n", " x "]])
-def test_a_flag_is_blamed_for_its_value(cluster, flags):
-    done = cluster.cli("push", cluster.job_folder(["true"]) / "train.yaml", *flags, code=2)
+def test_a_flag_is_blamed_for_its_value(standing, flags):
+    done = standing.cli("push", standing.job_folder(["true"]) / "train.yaml", *flags, code=2)
     assert "train.yaml" not in done.err and "--" in done.err
 
 
 @pytest.mark.parametrize("size", ["512", '"4"'])
-def test_a_size_wants_its_unit(cluster, size):
-    folder = cluster.job_folder(["true"])
+def test_a_size_wants_its_unit(standing, size):
+    folder = standing.job_folder(["true"])
     (folder / "train.yaml").write_text("project: p\njob: {compute: {memory: %s}, runtime: {start_commands: [x]}}\n" % size)
-    assert cluster.error("push", folder / "train.yaml", code=2) == "unit_missing"
+    assert standing.error("push", folder / "train.yaml", code=2) == "unit_missing"
     done = run("server", "--memory", size.strip('"'), "--data", str(folder / "data"))
     assert done.returncode == 2 and not (folder / "data").exists()
 
@@ -468,7 +468,7 @@ EVERY_DAY = ["init", "push", "ps", "view", "logs", "stop", "recreate", "exec", "
 
 
 @pytest.mark.parametrize("command", EVERY_DAY)
-def test_two_examples_that_parse(cluster, command):
+def test_two_examples_that_parse(command):
     """Each names its command, takes only options that exist, and is in --help, the man page and the reference alike."""
     page, man, reference = run(*command.split(), "--help").stdout, run("man").stdout, run("print-cli").stdout
     examples = [line.strip() for line in page.split("\nexamples:\n")[1].splitlines()]

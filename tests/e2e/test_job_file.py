@@ -31,11 +31,11 @@ def paths(cluster, text, error="spec_invalid"):
     return [p["path"] for p in refused["problems"]]
 
 
-def test_more_mistakes_than_a_message_holds(cluster):
+def test_more_mistakes_than_a_message_holds(standing):
     many = "".join(f"  wrong_key_number_{i}: 1\n" for i in range(60))
     wrong = [f"job.wrong_key_number_{i}" for i in range(60)]
-    assert paths(cluster, GOOD + many) == wrong
-    shown = push(cluster, GOOD + many).err
+    assert paths(standing, GOOD + many) == wrong
+    shown = push(standing, GOOD + many).err
     assert all(path in shown for path in wrong) and "60" in shown
 
 
@@ -70,28 +70,28 @@ job:
     ("project: [\n", 2, "invalid", "line"),
     ("project: p\nteam: nobody\njob: {runtime: {start_commands: ['true']}}\n", 3, "team_not_found", '"nobody"'),
 ])
-def test_malformed(cluster, text, code, error, names):
-    found, message = refusal(cluster, text, code=code)
+def test_malformed(standing, text, code, error, names):
+    found, message = refusal(standing, text, code=code)
     assert found == error and names in message, message
 
 
-def test_unknown_key_of_the_root(cluster):
-    assert paths(cluster, GOOD + "projcet: x\n") == ["projcet"]
+def test_unknown_key_of_the_root(standing):
+    assert paths(standing, GOOD + "projcet: x\n") == ["projcet"]
 
 
-def test_what_this_server_cannot_do_is_refused_by_name(cluster):
-    assert paths(cluster, GOOD + "  interactive_session: {trigger: on_startup}\n") == ["job.interactive_session"]
-    assert paths(cluster, GOOD + "  weights: [{source: 'gs://b/x', mount_location: /w}]\n", "source_invalid") == ["job.weights[0].source"]
+def test_what_this_server_cannot_do_is_refused_by_name(standing):
+    assert paths(standing, GOOD + "  interactive_session: {trigger: on_startup}\n") == ["job.interactive_session"]
+    assert paths(standing, GOOD + "  weights: [{source: 'gs://b/x', mount_location: /w}]\n", "source_invalid") == ["job.weights[0].source"]
 
 
 @pytest.mark.parametrize("compute, asked", [("memory: 900Gi", "900 GiB"), ("cpu_count: 500", "500 CPUs"), ("accelerator: 'H100:2'", "H100")])
-def test_larger_than_the_machine(cluster, compute, asked):
-    error, message = refusal(cluster, GOOD + f"  compute: {{{compute}}}\n", code=5)
+def test_larger_than_the_machine(standing, compute, asked):
+    error, message = refusal(standing, GOOD + f"  compute: {{{compute}}}\n", code=5)
     assert error == "job_never_fits" and asked in message, message
 
 
-def test_unknown_secrets_are_all_named(cluster):
-    error, message = refusal(cluster, GOOD + "    environment_variables: {A: {secret: one}, B: {secret: two}}\n", code=None)
+def test_unknown_secrets_are_all_named(standing):
+    error, message = refusal(standing, GOOD + "    environment_variables: {A: {secret: one}, B: {secret: two}}\n", code=None)
     assert error == "secret_not_set" and "one" in message and "two" in message, message
 
 
@@ -118,10 +118,10 @@ def test_set_and_env(cluster):
     assert cluster.job(job)["spec"]["compute"]["memory"] in ("300Mi", "314572800")
 
 
-def test_the_same_rules_guard_the_api(cluster):
-    _, made = cluster.api("POST", "/v1/training_projects", {"training_project": {"name": "q"}})
+def test_the_same_rules_guard_the_api(standing):
+    _, made = standing.api("POST", "/v1/training_projects", {"training_project": {"name": "q"}})
     path = f"/v1/training_projects/{made['training_project']['id']}/jobs"
-    status, reply = cluster.api("POST", path, {"training_job": {"compute": {"node_cuont": 2}, "runtime": {"start_commands": [3]}}})
+    status, reply = standing.api("POST", path, {"training_job": {"compute": {"node_cuont": 2}, "runtime": {"start_commands": [3]}}})
     assert status == 400
     assert reply["error"]["id"] == "spec_invalid"
     assert {p["path"] for p in reply["problems"]} == {"training_job.compute.node_cuont", "training_job.runtime.start_commands[0]"}

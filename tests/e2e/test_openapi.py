@@ -45,13 +45,13 @@ def test_operations_of_a_job_that_is_there(cluster):
 
 
 @pytest.mark.parametrize("body", [b'{"name": "a\\u0000b"}', b'{"a\\u0000b": 1, "name": "a"}', b'{"name": 99999999999999999999}', b'\xff', b'{'])
-def test_what_json_may_not_hold_is_refused_by_name(cluster, body):
-    status, reply = cluster.api("POST", "/v1/teams", body)
+def test_what_json_may_not_hold_is_refused_by_name(standing, body):
+    status, reply = standing.api("POST", "/v1/teams", body)
     assert status == 400 and len(reply["message"]) > 10
 
 
-def test_the_document_names_what_it_uses(cluster):
-    status, reply = cluster.api("GET", "/openapi.json", token="")
+def test_the_document_names_what_it_uses(standing):
+    status, reply = standing.api("GET", "/openapi.json", token="")
     assert status == 200 and reply["openapi"].startswith("3.1")
     used = set(json.dumps(reply).split("#/components/schemas/")[1:])
     names = {u.split('"')[0] for u in used}

@@ -18,6 +18,11 @@ def saved(cluster, names):
     return job
 
 
+@pytest.fixture(scope="module")
+def three_files(standing_cluster):
+    return saved(standing_cluster, ["a", "b", "c"])
+
+
 def passing_on(cluster, change):
     """A server that sits in front of the real one and changes its list of a checkpoint's files."""
     class Front(Handler):
@@ -49,9 +54,9 @@ def test_odd_names_are_written_as_they_are(cluster):
 @pytest.mark.parametrize("name", ["checkpoint-1/a\u202etxt", "checkpoint-1/\u2066a", "checkpoint-1/a\u200f", "checkpoint-1/a\u2028b", "checkpoint-1/a\nb",
                                   "checkpoint-1/\033[2J", "checkpoint-1/\u009b2J", "checkpoint-1/" + "n" * 256, "checkpoint-1" + "/n" * 2000, "../up",
                                   "/etc/x", "", "checkpoint-1/./y", "checkpoint-1/b", "checkpoint-1/b/c"])
-def test_a_server_that_names_what_it_must_not(cluster, name):
+def test_a_server_that_names_what_it_must_not(standing, three_files, tmp_path, name):
     """The last one is sound: nothing is written before all names are."""
-    job, out = saved(cluster, ["a", "b", "c"]), cluster.folder / "out"
+    cluster, job, out = standing, three_files, tmp_path / "out"
 
     def rename(files):
         assert len(files) == 3

@@ -138,17 +138,17 @@ def test_config_environment_and_flags_in_this_order(empty_cluster):
     assert node["millicpu"] == 3000 and node["memory_bytes"] == 2 << 30
 
 
-def test_nothing_without_a_token(cluster):
+def test_nothing_without_a_token(standing):
     for path in ("/v1/training_projects", "/v1/users/me", "/v1/status", "/v1/secrets", "/v1/weights", "/metrics"):
-        status, reply = cluster.api("GET", path, token="", raw=True)
+        status, reply = standing.api("GET", path, token="", raw=True)
         assert status == 401, path
         assert b"message" in reply
-        assert cluster.api("GET", path, token="stoker_wrong", raw=True)[0] == 401
-    assert cluster.error("ps", code=4, token="stoker_wrong") == "token_invalid"
+        assert standing.api("GET", path, token="stoker_wrong", raw=True)[0] == 401
+    assert standing.error("ps", code=4, token="stoker_wrong") == "token_invalid"
 
 
-def test_both_header_schemes(cluster):
-    status, me = cluster.api("GET", "/v1/users/me", token="", headers={"Authorization": f"Api-Key {cluster.token}"})
+def test_both_header_schemes(standing):
+    status, me = standing.api("GET", "/v1/users/me", token="", headers={"Authorization": f"Api-Key {standing.token}"})
     assert status == 200 and me["role"] == "admin"
 
 
@@ -182,20 +182,20 @@ def test_teams_do_not_see_each_other(cluster):
     assert status == 404
 
 
-def test_bad_requests(cluster):
+def test_bad_requests(standing):
     for body in (b"{", b"[]", b"{\"training_project\": 3}", b"{\"a\": 1, \"a\": 2}", b"\xff\xfe"):
-        status, reply = cluster.api("POST", "/v1/training_projects", body)
+        status, reply = standing.api("POST", "/v1/training_projects", body)
         assert status == 400 and reply["message"], body
-    assert cluster.api("GET", "/v1/nothing/here")[0] == 404
-    assert cluster.api("PUT", "/v1/training_projects", b"{}")[0] == 405
-    status, reply = cluster.api("POST", "/v1/training_projects", b"{\"x\": \"" + b"a" * (40 << 20) + b"\"}")
+    assert standing.api("GET", "/v1/nothing/here")[0] == 404
+    assert standing.api("PUT", "/v1/training_projects", b"{}")[0] == 405
+    status, reply = standing.api("POST", "/v1/training_projects", b"{\"x\": \"" + b"a" * (40 << 20) + b"\"}")
     assert status == 413 and re.search(r"\d+ bytes", reply["message"])
 
 
-def test_dot_segments_are_refused(cluster):
+def test_dot_segments_are_refused(standing):
     for path in ("/v1/../v1/status", "/v1/%2e%2e/v1/status", "/v1/training_projects/%2e%2e/jobs"):
-        with socket.create_connection(("127.0.0.1", int(cluster.url.split(":")[-1])), timeout=CALL_S) as s:
-            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {cluster.token}\r\nConnection: close\r\n\r\n".encode())
+        with socket.create_connection(("127.0.0.1", int(standing.url.split(":")[-1])), timeout=CALL_S) as s:
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {standing.token}\r\nConnection: close\r\n\r\n".encode())
             reply = b""
             while chunk := s.recv(65536):
                 reply += chunk
