@@ -351,6 +351,32 @@ class Cluster:
         return [m for m in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if str(self.data) in m]
 
 
+# Files of one or two tests that take minutes, and the one of many that take a moment.
+FIRST = ("test_rack_storm", "test_trainer", "test_recipes", "test_debian_machine", "test_prjquota", "test_takeover")
+LAST = ("test_cli",)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """What takes long comes first and what is quick comes last, so that all workers end together. In between each file is spread over the whole
+    run, as tests of one file need the same: all of them the processor, or all of them to wait. Where tests share what is made for their file,
+    they stay together."""
+    files = {}
+    for item in items:
+        files.setdefault(item.path.stem, []).append(item)
+
+    def place(stem, n):
+        if stem in FIRST:
+            return 0
+        if stem in LAST:
+            return 3
+        shared = any(d[-1].scope == "module" for i in files[stem] for d in i._fixtureinfo.name2fixturedefs.values())
+        return 1 if shared else 2 + n / len(files[stem])
+
+    placed = [(place(stem, n), at, n, item) for at, stem in enumerate(files) for n, item in enumerate(files[stem])]
+    items[:] = [item for *_, item in sorted(placed, key=lambda p: p[:3])]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """A failure shows the state of its cluster: a log of it may be all that there is."""
