@@ -7,7 +7,7 @@ parts=${STOKER_PARTS:-${XDG_CACHE_HOME:-$HOME/.cache}/stoker-parts}
 build=build/asan
 passed=0 failed=0 skipped=0
 rm -f "$build/unit.out" "$build/e2e.out"
-workers=4 # end-to-end tests mostly wait
+workers=6 # end-to-end tests mostly wait
 
 # meson's junit-free summary: "Ok: 12", "Fail: 0", ...
 meson test -C "$build" --print-errorlogs --num-processes "$(nproc)" 2>&1 | tee "$build/unit.out"
@@ -29,7 +29,7 @@ say_again() {
 
 if [ "${1:-}" != unit ]; then
 	STOKER=$PWD/$build/src/stoker STOKER_PARTS=$parts \
-		"$parts/clients/bin/python" -m pytest -q -n "$workers" -p no:cacheprovider --timeout=900 --durations=10 tests/e2e 2>&1 | tee "$build/e2e.out"
+		"$parts/clients/bin/python" -m pytest -q -n "$workers" --maxschedchunk=1 -p no:cacheprovider --timeout=900 --durations=10 tests/e2e 2>&1 | tee "$build/e2e.out"
 	line=$(grep -E '^[0-9]+ (passed|failed|skipped|error)|^=.*(passed|failed|error)' "$build/e2e.out" | tail -n 1)
 	number() { sed -n "s/.*[^0-9]\([0-9][0-9]*\) $1.*/\1/p" <<< " $line" | grep . || echo 0; }
 	passed=$((passed + $(number passed)))
