@@ -134,6 +134,7 @@ class Cluster:
         self.url = None
         self.flags = []
         self.log = self.folder / "server.log"
+        self.at_end = contextlib.ExitStack()  # of what tests leave to be closed with it
 
     def environment(self, **more):
         drop = ("STOKER_", "AWS_", "COLUMNS", "LINES")  # a terminal's width is for tests that say one
@@ -396,6 +397,7 @@ def new_cluster():
     c = Cluster(folder)
     yield c
     try:
+        c.at_end.close()
         c.end_jobs()
         c.let_runners_end()
         c.stop()
