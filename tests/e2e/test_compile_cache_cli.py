@@ -260,7 +260,8 @@ def test_ls_du_rm(own, caches):  # noqa: F811
     assert rows["neuronxcc-2.21.33363.0+82129205"]["entries"] == 1 and rows["ccache"]["device"] is None
     assert "inductor" in c.cli("compile-cache", "ls", id_).out
     # when: of each as it was changed
-    time.sleep(2.1)
+    time.sleep(8)
+    second = time.time()
     write(caches / "triton", {"N/launcher.so": pathlib.Path("/bin/true").read_bytes()})
     push(c, id_, "--from", caches, "-d", "gpu")
     push(c, id_, "--from", caches, "-d", "other")
@@ -275,7 +276,8 @@ def test_ls_du_rm(own, caches):  # noqa: F811
     assert c.error("compile-cache", "rm", id_, "--kind", "rust", "--yes", code=2) == "usage"
     assert "nothing like that" in c.cli("compile-cache", "rm", id_, "--device", "none", "--yes").err
     assert "nothing like that" in c.cli("compile-cache", "rm", id_, "--older-than", "1h", "--yes").err
-    c.cli("compile-cache", "rm", id_, "--older-than", "2s", "--kind", "triton", "--yes")
+    between = f"{int(time.time() - second) + 5}s"  # since the pushes before the second one, whatever all that took
+    c.cli("compile-cache", "rm", id_, "--older-than", between, "--kind", "triton", "--yes")
     assert set(before) - set(held(c, id_)) == {f"triton/gpu/{p}" for p in TRITON}, "not what came later"
     c.cli("compile-cache", "rm", id_, "--device", "other", "--kind", "inductor", "--kind", "vllm", "--yes")
     assert {r["folder"] for r in c.json("compile-cache", "ls", id_) if r["device"] == "other"} == {"triton/other", "torch_extensions/other", "cuda/other"}
