@@ -353,7 +353,7 @@ class Cluster:
 
 
 # Files of one or two tests that take minutes, and the one of many that take a moment.
-FIRST = ("test_rack_storm", "test_trainer", "test_recipes", "test_debian_machine", "test_prjquota", "test_takeover")
+FIRST = ("test_resume", "test_rack_storm", "test_trainer", "test_recipes", "test_debian_machine", "test_prjquota", "test_takeover")
 LAST = ("test_cli",)
 
 
