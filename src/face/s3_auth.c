@@ -139,7 +139,7 @@ static int check_token(struct request *rq, struct str token, enum s3_need need, 
 	if (!str_starts(rest, S3_PROJECTS))
 		return err_set(err, ERR_DENIED,
 		               "AccessDenied: a token can only read below " S3_PROJECTS
-		               "<project>/ only");
+		               "<project>/");
 	rest = str_skip(rest, strlen(S3_PROJECTS));
 	project = rest;
 	if (memchr(rest.p, '/', rest.n) == NULL || !str_cut(&rest, '/', &project) || project.n == 0)
