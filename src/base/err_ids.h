@@ -134,7 +134,7 @@
 	X(DATABASE_MOVED,       CONFLICT,    "database_moved",         "The rows of this database were moved to another one. Start the server with that one as --database.") \
 	X(DATABASE_INCOMPLETE,  CONFLICT,    "database_incomplete",    "A move into this database was interrupted. Run stoker server --move-database FROM TO again; it goes on where it stopped.") \
 	X(DATABASE_NOT_EMPTY,   CONFLICT,    "database_not_empty",     "Rows can only be moved into a database, a schema or a file that is new. This one has rows of its own.") \
-	X(DATABASE_DIFFERS,     CORRUPT,     "database_differs",       "A move has copied all rows, and one of them is not the same in both databases. The first one is whole and stays in use; the message names the row.") \
+	X(DATABASE_DIFFERS,     CORRUPT,     "database_differs",       "A move has copied all rows, and one of them is not the same in both databases. The first one is whole and stays in use; the message names the row. Move again, into a database that is new.") \
 	/* the end; every row above continues the line */
 /* clang-format on */
 

@@ -430,6 +430,9 @@ static const char *row_name(struct arena *a, const struct shape *s, const struct
 	return v->kind == DB_INT ? arena_printf(a, "%" PRId64, v->num) : arena_strz(a, v->text);
 }
 
+/* One of the two was changed since it was copied, and which of them is right nobody can say. */
+#define DIFFERS_MEND "; move again, into a database, a schema or a file that is new"
+
 static int compare_batch(struct arena *a, const struct shape *s, const struct batch *x,
                          const struct batch *y, struct err *err)
 {
@@ -438,12 +441,13 @@ static int compare_batch(struct arena *a, const struct shape *s, const struct ba
 
 		if (i >= x->rows || i >= y->rows)
 			return err_set(err, ERR_DATABASE_DIFFERS,
-			               "table %s: row %s is in one of the two databases only",
+			               "table %s: row %s is in one of the two databases "
+			               "only" DIFFERS_MEND,
 			               s->table->name, row_name(a, s, i < x->rows ? vx : vy));
 		for (size_t k = 0; k < s->n; k++)
 			if (!is_same(&vx[k], &vy[k]))
 				return err_set(err, ERR_DATABASE_DIFFERS,
-				               "table %s, row %s: column %s differs",
+				               "table %s, row %s: column %s differs" DIFFERS_MEND,
 				               s->table->name, row_name(a, s, vx), s->column[k]);
 	}
 	return 0;
