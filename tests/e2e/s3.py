@@ -112,7 +112,7 @@ def flags(cluster, store, url=f"s3://data/{PREFIX}"):
 
 class Weather:
     """A proxy in front of a store, for what a healthy one does not show. `fault(method, path)` says what befalls a request: None,
-    ("status", code), ("cut", bytes of the answer's body) or ("slow", bytes a second)."""
+    ("status", code), where 404 is that of a bucket that is not there, ("cut", bytes of the answer's body) or ("slow", bytes a second)."""
 
     def __init__(self, store):
         self.store, self.fault, self.struck = store, lambda method, path: None, 0
@@ -143,6 +143,8 @@ class Weather:
         self.struck += fault is not None
         if fault and fault[0] == "status":
             text = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+            if fault[1] == 404:
+                text = b"<Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist.</Message></Error>"
             rq.send_response(fault[1])
             rq.send_header("Content-Length", str(len(text)))
             rq.end_headers()

@@ -159,7 +159,7 @@ static void s3_delete_maps_answers(void **state UNUSED)
 	         "delete a in "},
 		{"no bucket",
 	         {{404, REFUSED("NoSuchBucket")}},
-	         ERR_NOT_FOUND,
+	         ERR_UNAVAILABLE,
 	         0,
 	         1,
 	         "NoSuchBucket"},

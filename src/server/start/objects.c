@@ -98,7 +98,7 @@ static int read_mark(struct app *app, struct arena *a, const char **id, struct e
 
 	*id = NULL;
 	if (objstore_get(app->objects, OBJECTS_MARK, &body, err) < 0) {
-		if (err->code != ERR_NOT_FOUND || strstr(err->msg, "NoSuchBucket") != NULL)
+		if (err->code != ERR_NOT_FOUND)
 			return -1;
 		err_clear(err);
 		return 0;

@@ -77,7 +77,14 @@ static bool is_trouble(const struct err *err)
 	for (size_t i = 0; i < COUNT(codes); i++)
 		if (err->code == codes[i])
 			return true;
-	return strstr(err->msg, "NoSuchBucket") != NULL;
+	return false;
+}
+
+/* For people. One whose requests somebody else signs does not know where it is; the URL of each
+ * request says it. */
+static const char *place_of(const struct objstore *os)
+{
+	return os->ops == &objstore_signed ? "the object store" : os->url;
 }
 
 /* For people: where it is, what it says, and what helps. */
@@ -85,7 +92,7 @@ static void set_why(struct objstore *os, const struct err *err)
 {
 	bool keys = err->code == ERR_DENIED && err->id != ERR_CLOCK_DIFFERS;
 	AUTO_FREE char *why =
-		xasprintf("%s: %s%s", os->url, err->msg,
+		xasprintf("%s: %s%s", place_of(os), err->msg,
 	                  keys ? ". The keys need to read, write, list and delete there" : "");
 
 	copy_cut(os->why, sizeof(os->why), why);
@@ -129,7 +136,7 @@ static int finish_here(struct objstore *os, int rc, const char *verb, const char
 	if (rc == 0)
 		return 0;
 	atomic_fetch_add(&os->n_errors, 1);
-	return err_wrap(err, "%s %s in %s", verb, key, os->url);
+	return err_wrap(err, "%s %s in %s", verb, key, place_of(os));
 }
 
 /* Whoever asked us did nothing wrong: neither was he slow, nor are they his keys. */
@@ -137,7 +144,8 @@ static void name_trouble(const struct objstore *os, struct err *err)
 {
 	if (os->ops->fd != NULL)
 		return;
-	if (err->code == ERR_TIMEOUT)
+	if (err->code == ERR_TIMEOUT || err->id == ERR_HOST_UNREACHABLE ||
+	    err->id == ERR_HOST_UNKNOWN)
 		err_become(err, ERR_OBJECTS_UNAVAILABLE);
 	err_refine(err, ERR_OBJECTS_UNAVAILABLE);
 	err_refine(err, ERR_OBJECTS_DENIED);

@@ -17,15 +17,44 @@ static void read_info(const struct http_reply *reply, struct objstore_info *out)
 		out->modified_ms = 0;
 }
 
-int s3_stat(struct objstore *os, const char *key, struct objstore_info *out, struct err *err)
+static int head_object(struct s3store *s, const char *key, struct objstore_info *out,
+                       struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct s3_call c = {.method = HTTP_HEAD, .key = key, .total_ms = S3_SHORT_MS};
 
-	if (s3_call((struct s3store *)os, &c, &reply, err) < 0)
+	if (s3_call(s, &c, &reply, err) < 0)
 		return -1;
 	read_info(&reply, out);
 	return 0;
+}
+
+/* The answer to HEAD has no words: whether there is no such object, or no bucket any more, only
+ * that to GET says. Its first byte is asked for; none is sent of an object that is not there. */
+static int ask_in_words(struct s3store *s, const char *key, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct s3_call c = {.key = key,
+	                    .header = {{"Range", "bytes=0-0"}},
+	                    .n_header = 1,
+	                    .total_ms = S3_SHORT_MS};
+
+	return s3_call(s, &c, &reply, err);
+}
+
+int s3_stat(struct objstore *os, const char *key, struct objstore_info *out, struct err *err)
+{
+	struct s3store *s = (struct s3store *)os;
+
+	if (head_object(s, key, out, err) == 0)
+		return 0;
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	if (ask_in_words(s, key, err) < 0 && err->code != ERR_RANGE)
+		return -1;
+	err_clear(err); /* it has just come, perhaps empty */
+	return head_object(s, key, out, err);
 }
 
 static int s3_get(struct objstore *os, const char *key, struct buf *out, struct err *err)

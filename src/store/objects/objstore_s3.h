@@ -12,6 +12,7 @@
 #include "store/objects/objstore_impl.h"
 
 #define S3_TRIES 6
+#define S3_NO_BUCKET "NoSuchBucket"
 #define S3_SMALL ((size_t)16 << 20) /* up to here in one request, from memory */
 #define S3_PART ((uint64_t)16 << 20)
 #define S3_PART_STEP ((uint64_t)1 << 20)

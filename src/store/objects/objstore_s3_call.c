@@ -61,7 +61,9 @@ static int refused(const struct s3store *s, const struct http_reply *reply, stru
 	s3xml_error(reply->arena, buf_view(&reply->body), &code, &message);
 	if (reply->status < 300) /* a 200 that turned into an error while it was sent */
 		kind = ERR_UNAVAILABLE;
-	if (strcmp(code, "NoSuchUpload") == 0)
+	if (strcmp(code, S3_NO_BUCKET) == 0)
+		kind = ERR_UNAVAILABLE; /* it says nothing of what was in it */
+	else if (strcmp(code, "NoSuchUpload") == 0)
 		kind = ERR_NOT_FOUND;
 	else if (strncmp(code, "InvalidPart", 11) == 0 || strcmp(code, "EntityTooSmall") == 0)
 		kind = ERR_INVALID;
@@ -265,9 +267,11 @@ int s3_call(struct s3store *s, const struct s3_call *c, struct http_reply *reply
 	for (;;) {
 		if (s3_call_once(s, c, reply, err) == 0)
 			return 0;
-		/* Nobody is held up by more than one try of a store that is away, or hangs: those
-		 * who wait for it wait elsewhere. And a reader gives its bytes once. */
+		/* Nobody is held up by more than one try of a store that is away, or hangs, or has
+		 * lost its bucket: those who wait for it wait elsewhere. And a reader gives its
+		 * bytes once. */
 		if (c->read != NULL || err->code == ERR_TIMEOUT || atomic_load(&s->base.away) ||
+		    strncmp(err->msg, S3_NO_BUCKET, strlen(S3_NO_BUCKET)) == 0 ||
 		    !retry_again(&r, err))
 			return -1;
 		if (c->again != NULL)

@@ -36,7 +36,7 @@ static const struct {
 	{"KeyTooLongError", ERR_INVALID},
 	{"MethodNotAllowed", ERR_UNSUPPORTED},
 	{"NotImplemented", ERR_UNSUPPORTED},
-	{"NoSuchBucket", ERR_NOT_FOUND},
+	{S3_NO_BUCKET, ERR_UNAVAILABLE},
 };
 
 int s3_del(struct objstore *os, const char *key, struct err *err)
@@ -46,7 +46,7 @@ int s3_del(struct objstore *os, const char *key, struct err *err)
 
 	if (s3_call((struct s3store *)os, &c, &reply, err) == 0)
 		return 0;
-	if (err->code != ERR_NOT_FOUND || strncmp(err->msg, "NoSuchBucket", 12) == 0)
+	if (err->code != ERR_NOT_FOUND)
 		return -1;
 	err_clear(err);
 	return 0;
