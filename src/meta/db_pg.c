@@ -161,6 +161,18 @@ static bool is_read_only(const struct conn *c, const char *state)
 	return state != NULL && strcmp(state, "25006") == 0;
 }
 
+/* Whether it may write by default a session was told when it began: the next one asks again. */
+static int read_only(struct conn *c, struct err *err)
+{
+	err_set(err, ERR_DATABASE_UNAVAILABLE,
+	        "the database %.100s at %.100s:%.10s is read-only: it is a replica, "
+	        "or default_transaction_read_only is on there. Promote it or turn "
+	        "that off, or let --database name the one that takes writes",
+	        PQdb(c->pg), PQhost(c->pg), PQport(c->pg));
+	drop_session(c);
+	return -1;
+}
+
 static int fail(struct conn *c, const PGresult *res, const char *sql, struct err *err)
 {
 	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
@@ -170,11 +182,7 @@ static int fail(struct conn *c, const PGresult *res, const char *sql, struct err
 	if (PQstatus(c->pg) != CONNECTION_OK && code != ERR_DATABASE_CONFLICT)
 		return lost(c, text != NULL ? text : PQerrorMessage(c->pg), err);
 	if (is_read_only(c, state))
-		return err_set(err, ERR_DATABASE_UNAVAILABLE,
-		               "the database %.100s at %.100s:%.10s is read-only: it is a replica, "
-		               "or default_transaction_read_only is on there. Promote it or turn "
-		               "that off, or let --database name the one that takes writes",
-		               PQdb(c->pg), PQhost(c->pg), PQport(c->pg));
+		return read_only(c, err);
 	if (code == ERR_NO_SPACE)
 		return err_set(err, code,
 		               "the disk of the database is full: nothing was changed; make room"
@@ -652,9 +660,15 @@ static int pg_begin(struct db_conn *dc, enum db_mode mode, struct err *err)
 	c->xid[0] = '\0';
 	if (mode == DB_READ)
 		return simple(c, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", err);
-	return ask(c, /* in one round trip */
-	           "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; SELECT pg_current_xact_id()",
-	           NULL, c->xid, sizeof(c->xid), err);
+	/* In one round trip. An administrator's default_transaction_read_only is heeded: some set
+	 * it when the disk is nearly full. */
+	if (ask(c,
+	        "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT CASE"
+	        " current_setting('transaction_read_only') WHEN 'on' THEN ''"
+	        " ELSE pg_current_xact_id()::text END",
+	        NULL, c->xid, sizeof(c->xid), err) < 0)
+		return -1;
+	return c->xid[0] != '\0' ? 0 : read_only(c, err);
 }
 
 static void pg_rollback(struct db_conn *dc)

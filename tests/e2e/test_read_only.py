@@ -63,6 +63,25 @@ def words_of(cluster, part):
 NAMED = "is read-only: it is a replica, or default_transaction_read_only is on there"
 
 
+def test_a_database_that_becomes_read_only(pg):
+    """By a setting, for sessions that begin then: none of them is kept when it is turned off again."""
+    start(pg)
+    job = pg.push([pg.hold()])
+    pg.wait(job, "TRAINING_JOB_RUNNING")
+    set_read_only(pg, True)
+    refusal = until(lambda: [r for r in [pg.refusal("push", pg.job_folder(["true"]) / "train.yaml")["error"]] if NAMED in r["message"]])[0]
+    assert refusal["id"] == "database_unavailable", refusal
+    until(lambda: pg.api("GET", "/healthz", token="")[1]["database"] == "away")
+    pg.pg.sql(f"ALTER DATABASE {pg.database.rpartition('/')[2]} RESET default_transaction_read_only")
+    until(lambda: pg.api("GET", "/healthz", token="")[1]["database"] == "ok")
+    beats = pg.pg.sql("SELECT beat FROM stoker_beat", pg.database.rpartition("/")[2])
+    until(lambda: pg.pg.sql("SELECT beat FROM stoker_beat", pg.database.rpartition("/")[2]) != beats)
+    pg.wait(pg.push(["true"]), "TRAINING_JOB_COMPLETED")
+    pg.release(job)
+    pg.wait(job, "TRAINING_JOB_COMPLETED")
+    assert any(e["kind"] == "database" for e in pg.json("events", job["id"]))
+
+
 def test_a_database_that_becomes_a_replica(pg):
     """What runs goes on, who writes is told, nothing is half-done; once it is promoted all goes on by itself."""
     start(pg)
