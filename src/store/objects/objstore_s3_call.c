@@ -59,11 +59,11 @@ static int refused(const struct s3store *s, const struct http_reply *reply, stru
 	if (minutes != 0)
 		return blame_clock(s, minutes, err);
 	s3xml_error(reply->arena, buf_view(&reply->body), &code, &message);
-	if (reply->status < 300) /* a 200 that turned into an error while it was sent */
+	/* a 200 that turned into an error while it was sent; a bucket that is away says nothing
+	 * of what was in it */
+	if (reply->status < 300 || strcmp(code, S3_NO_BUCKET) == 0)
 		kind = ERR_UNAVAILABLE;
-	if (strcmp(code, S3_NO_BUCKET) == 0)
-		kind = ERR_UNAVAILABLE; /* it says nothing of what was in it */
-	else if (strcmp(code, "NoSuchUpload") == 0)
+	if (strcmp(code, "NoSuchUpload") == 0)
 		kind = ERR_NOT_FOUND;
 	else if (strncmp(code, "InvalidPart", 11) == 0 || strcmp(code, "EntityTooSmall") == 0)
 		kind = ERR_INVALID;
