@@ -359,7 +359,8 @@ static int check_name(const struct doc *file, struct err *err)
 		why = "its name turns the text around";
 	if (why == NULL)
 		return 0;
-	return err_set(err, ERR_FILE_NAME_REFUSED, "the server lists the file \"%s\": %s",
+	return err_set(err, ERR_FILE_NAME_REFUSED,
+	               "the server lists the file \"%s\": %s; --include GLOB can leave it out",
 	               shown_cut(name, seen, sizeof(seen)), why);
 }
 
