@@ -27,7 +27,7 @@
 extern char **environ;
 
 /* The steps of a child before exec, named in error messages. */
-enum stage { STAGE_FDS, STAGE_SESSION, STAGE_CWD, STAGE_LIMIT, STAGE_FORK, STAGE_EXEC };
+enum stage { STAGE_FDS, STAGE_SESSION, STAGE_CWD, STAGE_FORK, STAGE_EXEC };
 
 struct failure {
 	int stage, errnum;
@@ -47,7 +47,6 @@ struct plan {
 	int base;     /* descriptors from here up are free for our own use */
 	pid_t parent;
 	sigset_t mask; /* of the child: empty */
-	uint64_t nofile;
 };
 
 static NORETURN void child_fail(const struct plan *p, enum stage stage)
@@ -144,15 +143,6 @@ static NORETURN void child_exec(struct plan *p)
 		child_fail(p, STAGE_CWD);
 	if (s->umask_bits >= 0)
 		(void)umask((mode_t)s->umask_bits);
-	if (p->nofile > 0) {
-		struct rlimit lim;
-
-		if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
-			child_fail(p, STAGE_LIMIT);
-		lim.rlim_cur = MIN(p->nofile, lim.rlim_max);
-		if (setrlimit(RLIMIT_NOFILE, &lim) < 0)
-			child_fail(p, STAGE_LIMIT);
-	}
 	if (p->go_fd >= 0)
 		child_wait_for_go(p);
 	child_signals(p);
@@ -205,8 +195,6 @@ static int say_failure(const struct proc_spec *s, const char *path, const struct
 		return err_errno(err, f->errnum, "%s: start a session", s->argv[0]);
 	case STAGE_CWD:
 		return err_errno(err, f->errnum, "%s: working directory %s", s->argv[0], s->cwd);
-	case STAGE_LIMIT:
-		return err_errno(err, f->errnum, "%s: set its limit of open files", s->argv[0]);
 	case STAGE_FORK:
 		return err_errno(err, f->errnum, "%s: fork", s->argv[0]);
 	case STAGE_EXEC:
@@ -360,7 +348,6 @@ int proc_spawn(const struct proc_spec *spec, struct proc *out, struct err *err)
 	p.go_fd = ps.go[0];
 	p.go_write = ps.go[1];
 	p.parent = getpid();
-	p.nofile = spec->nofile_max;
 	(void)sigemptyset(&p.mask);
 	return start(&p, &ps, out, err);
 }

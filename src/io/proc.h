@@ -23,7 +23,6 @@ struct proc_spec {
 	bool die_with_parent; /* PR_SET_PDEATHSIG KILL: when the thread that spawned it ends */
 	bool detach;          /* forked twice: not our child, no zombie; pidfd still given */
 	int umask_bits;       /* -1: ours */
-	uint64_t nofile_max;  /* RLIMIT_NOFILE, 0 = ours */
 };
 
 struct proc {

@@ -2,7 +2,7 @@
  * mirror.c - a listing becomes blobs: what is there is skipped, the rest fetched by a few workers,
  * largest files first; large ones over several streams, small ones in memory and synced in groups.
  *
- * All share MIRROR.files_at_once streams: a ticket each. Locks: struct mirror.lock guards tickets,
+ * All share AT_ONCE streams: a ticket each. Locks: struct mirror.lock guards tickets,
  * order and the first error, and is never held across I/O.
  */
 #include "store/sources/mirror.h"
@@ -18,8 +18,7 @@
 
 #include "base/sync.h"
 
-#define AT_ONCE_DEFAULT 16
-#define AT_ONCE_MAX 64
+#define AT_ONCE 16
 #define RANGED_MIN (2 * XFER_PART_MIN)    /* larger ones come over several streams */
 #define SPACE_MARGIN ((uint64_t)64 << 20) /* left free for the rest of the server */
 #define TICK_MS 100
@@ -149,8 +148,7 @@ static void plan(struct mirror *m)
 		}
 	}
 	qsort(m->order, m->n_order, sizeof(*m->order), compare_size);
-	m->tickets = m->job->files_at_once != 0 ? MIN(m->job->files_at_once, AT_ONCE_MAX)
-	                                        : AT_ONCE_DEFAULT;
+	m->tickets = AT_ONCE;
 	m->share = MAX(1U, m->tickets / MAX(1U, MIN(large, 4U)));
 }
 
@@ -436,7 +434,7 @@ static void remember(struct mirror *m)
 static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
 {
 	unsigned wanted = (unsigned)MIN((size_t)m->tickets, m->n_order), started = 0;
-	pthread_t thread[AT_ONCE_MAX];
+	pthread_t thread[AT_ONCE];
 	struct err own = {0};
 
 	lock_take(&m->lock);

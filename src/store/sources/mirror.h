@@ -32,7 +32,6 @@ struct mirror_job {
 	/* NULL: none. Blobs that it has, and that the source promises, need not travel: the
 	 * manifest names them all the same. */
 	struct objstore *objects;
-	unsigned files_at_once; /* 0 = 16 */
 	/* Both may be NULL. Is there room? Asked once, before anything travels, when something is
 	 * missing. And so much of it is a blob now. */
 	int (*room)(void *arg, const struct mirror_want *want, struct err *err);
