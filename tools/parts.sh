@@ -17,6 +17,7 @@
 #   builds   what keeps artifacts of builds: ccache, Bazel, sccache
 #   lint     clang, clang-tidy, cppcheck
 #   bench    the peers of `make bench`; none of their services is started
+#   olah     one of them, a mirror of the Hub; `bench` goes on without it where it does not install
 #   go, uv   what builds or locks the others
 #
 # Debian packages are installed with apt (sudo when not root); the rest goes to ${STOKER_PARTS:-~/.cache/stoker-parts},
@@ -39,7 +40,7 @@ packages_of() {
 	savers) echo "python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
-	hub | tools | minio | s3 | go | uv) echo "python3-venv python3-pip" ;;
+	hub | tools | minio | s3 | olah | go | uv) echo "python3-venv python3-pip" ;;
 	builds) echo "ccache bazel-bootstrap rustc gcc python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light apache2-utils ccache curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
@@ -244,7 +245,13 @@ make_peers() {
 	pip_lock peers peers
 }
 
-[ $# -gt 0 ] || { sed -n '2,24p' "$0"; exit 2; }
+# In a folder of its own: it wants other versions than the clients and the other peers.
+make_olah() {
+	new_venv olah
+	pip_lock olah olah
+}
+
+[ $# -gt 0 ] || { sed -n '2,25p' "$0"; exit 2; }
 need_packages "$@"
 mkdir -p "$parts"
 for group in "$@"; do
@@ -259,7 +266,11 @@ for group in "$@"; do
 	hub) once hub make_hub hub-0.20 hub-0.36 hub-1.33 ;;
 	tools) once tools make_tools datasets neuron ;;
 	builds) once builds make_builds sccache ;;
-	bench) once peers make_peers peers ;;
+	bench)
+		once peers make_peers peers
+		"$0" olah || say "olah could not be installed: the rows beside it leave it out"
+		;;
+	olah) once olah make_olah olah ;;
 	go) go_binary >/dev/null ;;
 	uv) once uv make_uv uv ;;
 	esac
