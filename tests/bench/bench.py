@@ -2,7 +2,7 @@
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
     bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
-                           checkpoint elsewhere load check summarize push repos artifacts compiled jobs line databases tails
+                           checkpoint elsewhere load check summarize push repos hub artifacts compiled jobs line databases tails
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -27,6 +27,7 @@ import artifacts
 import compiled
 import databases
 import elsewhere
+import hub
 import line
 import load
 import peers
@@ -42,11 +43,12 @@ FULL_MIB = 3072
 SIZE = int(os.environ.get("BENCH_SIZE_MIB", str(FULL_MIB))) * MIB
 SMALL = 64 << 10
 N_SMALL = max(50, 5000 * SIZE // (FULL_MIB * MIB))
+N_FEW = 50  # for who needs a third of a second for each
 N_WALK = max(3000, 300_000 * SIZE // (FULL_MIB * MIB))
 COMMIT = "0" * 39 + "1"
 SHARDS, TENSORS, ARRAYS = 200, 100, 10_000  # of a checkpoint that is checked; each shard has so many tensors
 FAR_MB_S = 100  # what an object store gives a connection, at its best
-COPIES = 3  # of the model that exist at once
+COPIES = 4  # of the model that exist at once: at its source, in two mirrors, at the client
 CONFIG = "/dev/null"  # rclone's
 
 
@@ -67,8 +69,8 @@ class Bench:
         if files.is_dir():
             return files
         files.mkdir(parents=True)
-        listed = []
-        for path, size in ([("model.bin", SIZE)] if name == "one" else [(f"f{i:04}.bin", SMALL) for i in range(N_SMALL)]):
+        listed, count = [], {"few": N_FEW, "many": N_SMALL}
+        for path, size in ([("model.bin", SIZE)] if name == "one" else [(f"f{i:04}.bin", SMALL) for i in range(count[name])]):
             digest = hashlib.sha256()
             with open(files / path, "wb") as f:
                 for at in range(0, size, 16 * MIB):
@@ -78,8 +80,8 @@ class Bench:
             listed.append({"type": "file", "path": path, "size": size, "oid": "0" * 40,
                            "lfs": {"oid": digest.hexdigest(), "size": size, "pointerSize": 130}})
         api = self.www / "api/models/bench" / name
-        for part, body in (("revision/main", {"sha": COMMIT}), (f"tree/{COMMIT}", listed)):
-            (api / part).parent.mkdir(parents=True)
+        for part, body in (("revision/main", {"id": f"bench/{name}", "sha": COMMIT, "tags": [], "siblings": []}), (f"tree/{COMMIT}", listed)):
+            (api / part).parent.mkdir(parents=True, exist_ok=True)
             (api / part).write_text(json.dumps(body))
         return files
 
@@ -155,10 +157,10 @@ class Bench:
         hashing = size / self.limits["sha256_gb_s"] / 1e9
         return f"drop the bytes {drain:.2f} s, SHA-256 of them {hashing:.2f} s; the longer one", max(drain, hashing)
 
-    def files_limit(self):
+    def files_limit(self, count=N_SMALL):
         """Small files without a wire: each written under a new name and hashed."""
         each = self.limits["file_s"] + SMALL / self.limits["sha256_gb_s"] / 1e9
-        return f"{N_SMALL} files written and hashed on all cores", N_SMALL * each / os.cpu_count()
+        return f"{count} files written and hashed on all cores", count * each / os.cpu_count()
 
     def fetch_nginx(self):
         plain = {k: v for k, v in self.aws.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
@@ -459,6 +461,15 @@ class Bench:
         ], ("each file looked at by name on all cores", (SHARDS + ARRAYS) * self.limits["stat_s"] / os.cpu_count()))
         shutil.rmtree(tree)
 
+    def hub(self):
+        def limits(name, nginx):
+            if name != "one":
+                return [self.files_limit({"few": N_FEW, "many": N_SMALL}[name])] * 2
+            url = f"{nginx.url}/bench/one/resolve/{COMMIT}/model.bin"
+            plain = {k: v for k, v in self.aws.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+            return self.verified_limit(url, plain, SIZE), ("drop the bytes", self.drained(url, plain, 2))
+        hub.rows(self, COMMIT, limits)
+
     def machine(self):
         tries = [json.loads(run([STORE, "memory", str(min(512, SIZE // MIB))], cwd=self.folder).out) for _ in range(3)]
         self.limits = {k: max(t[k] for t in tries) for k in tries[0]}
@@ -494,7 +505,7 @@ class Bench:
 
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
-        "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "artifacts": artifacts.rows, "compiled": compiled.rows, "jobs": load.many_jobs,
+        "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "hub": Bench.hub, "artifacts": artifacts.rows, "compiled": compiled.rows, "jobs": load.many_jobs,
         "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails}
 
 

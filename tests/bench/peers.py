@@ -23,7 +23,7 @@ KEY, SECRET = "bench-user", "bench-secret-key"
 
 def tool(name):
     """The path of a program of the parts, else of the machine; None."""
-    for folder in ("peers/bin", "bin"):
+    for folder in ("peers/bin", "bin", "olah/bin"):
         if os.access(PARTS / folder / name, os.X_OK):
             return str(PARTS / folder / name)
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
@@ -46,6 +46,12 @@ def go_version(name, module):
     with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as content:
         found = re.search(rb"mod\t" + re.escape(module.encode()) + rb"\t(v[0-9.]+)-?(\d{8})?", content)
         return (found[2] or found[1]).decode() if found else "?"
+
+
+def wheel_version(folder, name):
+    """Of a package in one of the parts' virtual environments, whose program does not say it."""
+    found = [p.name.split("-")[1].removesuffix(".dist") for p in (PARTS / folder).glob(f"lib/python3*/site-packages/{name}-*.dist-info")]
+    return found[0] if found else ""
 
 
 def minio_version():
@@ -111,8 +117,8 @@ def stop_all():
 class Nginx(Server):
     """Static files; those under /api/ look like a Hub's listing, those under /bench/ are the files."""
 
-    def __init__(self, folder, www, rate_mb_s=0):
-        """rate_mb_s: what a connection gets; 0 is all there is."""
+    def __init__(self, folder, www, rate_mb_s=0, http="", server=""):
+        """rate_mb_s: what a connection gets; 0 is all there is. http, server: more of its configuration."""
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         conf = folder / "nginx.conf"
@@ -122,12 +128,28 @@ class Nginx(Server):
             http {{
               access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; sendfile_max_chunk 512k;
               client_body_temp_path {folder}/nx1; proxy_temp_path {folder}/nx2; fastcgi_temp_path {folder}/nx3;
-              uwsgi_temp_path {folder}/nx4; scgi_temp_path {folder}/nx5;
+              uwsgi_temp_path {folder}/nx4; scgi_temp_path {folder}/nx5; {http}
               server {{ listen 127.0.0.1:{port} backlog=1024; root {www}; autoindex on;
-                        default_type application/octet-stream; limit_rate {rate_mb_s * 1000}k; }}
+                        default_type application/octet-stream; limit_rate {rate_mb_s * 1000}k; {server} }}
             }}""")
         self.begin([tool("nginx"), "-e", folder / "nginx.err", "-c", conf], folder / "nginx.out")
         until(lambda: answers(self.url))
+
+
+class Olah(Server):
+    """A mirror of a Hub, on a folder of its own."""
+
+    def __init__(self, folder, upstream):
+        port, at, host = free_port(), folder / "olah", upstream.removeprefix("http://")
+        at.mkdir()
+        self.url = f"http://127.0.0.1:{port}"
+        here = f"127.0.0.1:{port}"
+        self.begin([tool("olah-cli"), "--host", "127.0.0.1", "--port", port, "--hf-scheme", "http", "--hf-netloc", host, "--hf-lfs-netloc", host,
+                    "--mirror-scheme", "http", "--mirror-netloc", here, "--mirror-lfs-netloc", here, "--repos-path", at / "repos",
+                    "--log-path", at / "logs"], folder / "olah.out", cwd=at)
+        until(lambda: self.process.poll() is not None or answers(self.url))
+        if self.process.poll() is not None:
+            raise RuntimeError(f"olah: {(folder / 'olah.out').read_text()[-300:]}")
 
 
 class Minio(Server):
