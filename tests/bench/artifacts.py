@@ -1,5 +1,5 @@
 """What builds keep: small artifacts got beside nginx, which only sends files; and a C project that was compiled elsewhere, by ccache
-through the server, beside ccache's own folder and one that machines share."""
+through the server, beside ccache's own folder and one that machines share, and what it costs where nothing is found."""
 import base64
 import os
 import shutil
@@ -50,6 +50,7 @@ def get(bench):
             Contender("stoker", asked(url, cache, "-H", f"Authorization: {auth}", *more), check=whole, ours=True, missing=None if ab else "no ab"),
             Contender("nginx", asked(f"{nginx.url}/f" if nginx else "", nginx, *more), peers.version("nginx", "-v"), check=whole,
                       missing=None if nginx and ab else f"no nginx or no ab: {peers.PEERS}"),
+            Contender("bazel-remote", None, missing="the Go proxy does not have its module"),
         ])
     for part in (cache.stoker, nginx):
         if part:
@@ -66,11 +67,11 @@ def rebuild(bench):
     cache, at = Cache(bench, folder), {"run": 0}
     one = 'o=$0/$(echo $1 | tr / _).o; exec $CC -std=gnu17 -D_GNU_SOURCE -DSTOKER_VERSION=\\"0\\" -O1 -I. -c $1 -o $o'
 
-    def build(local, remote=None, compiler="ccache gcc"):
+    def build(local, remote=None, compiler="ccache gcc", namespace=""):
         """All of them, as many at once as there are cores."""
         at["out"] = folder / "out"
         at["out"].mkdir()
-        env = {**os.environ, "HOME": str(folder), "CC": compiler, "CCACHE_DIR": str(local), "CCACHE_CONFIGPATH": "/dev/null", **({"CCACHE_REMOTE_STORAGE": remote} if remote else {})}
+        env = {**os.environ, "HOME": str(folder), "CC": compiler, "CCACHE_DIR": str(local), "CCACHE_CONFIGPATH": "/dev/null", "CCACHE_NAMESPACE": namespace, **({"CCACHE_REMOTE_STORAGE": remote} if remote else {})}
         at["env"] = env
         return run(["sh", "-c", f"xargs -P {os.cpu_count()} -n 1 sh -c '{one}' {at['out']} < {folder}/list"], env=env, cwd=src, server=cache.pid)
 
@@ -88,7 +89,7 @@ def rebuild(bench):
             text = subprocess.run([ccache, "--print-stats"], env=at["env"], capture_output=True, text=True, check=True).stdout
             stats = dict(line.split("\t") for line in text.splitlines())
             if int(stats[kind]) % len(sources) or int(stats[kind]) == 0:
-                raise Wrong(f"{stats[kind]} of {len(sources)} were found")
+                raise Wrong(f"{kind} is {stats[kind]} of {len(sources)}")
         return check
 
     def tidy():
@@ -109,7 +110,9 @@ def rebuild(bench):
         Contender("ccache through stoker", lambda: build(fresh(), cache.remote), check=hits("remote_storage_hit"), tidy=tidy, ours=True, missing=missing),
         Contender("ccache, a shared folder", lambda: build(fresh(), f"file:{shared}"), peers.version("ccache"), check=hits("remote_storage_hit"), tidy=tidy, missing=missing),
         Contender("ccache, its own folder", lambda: build(warm), "finds all", check=hits("direct_cache_hit"), tidy=tidy, missing=missing, peer=False),
-        Contender("gcc", lambda: build(fresh(), compiler="gcc"), "finds nothing", check=made, tidy=tidy, peer=False),
+        Contender("ccache, cold", lambda: build(fresh()), check=hits("cache_miss"), tidy=tidy, peer=False, missing=missing),
+        Contender("ccache through stoker, cold", lambda: build(fresh(), cache.remote, namespace=f"cold-{at['run']}"), check=hits("cache_miss"), tidy=tidy, peer=False, missing=missing),
+        Contender("gcc", lambda: build(fresh(), compiler="gcc"), "without ccache", check=made, tidy=tidy, peer=False),
     ])
     cache.stoker.stop()
     shutil.rmtree(folder)
