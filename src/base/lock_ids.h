@@ -17,7 +17,6 @@
 	X(INPUTS,         "inputs",           "server/control/inputs.c",       "jobs whose weights are fetched while they wait") \
 	X(FETCHES,        "fetches",          "server/data/fetch.c",        "the list of fetches, and what each shows of itself") \
 	X(REPO_COMMIT,    "repo.commit",      "server/data/hub_impl.h, by repository", "a branch that a commit moves: held across the database's and the store's I/O") \
-	X(REPO_SHARD,     "repo.shard",       "server/data/hub_impl.h, by repository", "files that are put together from a shard: held across the store's I/O") \
 	X(REPO_UPLOAD,    "repo.upload",      "server/data/repo_upload.c", "files that are uploaded in parts: held while one is opened") \
 	X(HUB,            "hub",              "server/data/hub_impl.h",  "what is known of another Hub's repositories, and files on their way") \
 	X(ARTIFACTS_EVICT, "artifacts.evict", "server/data/artifact_room.c", "who makes room for artifacts: held across the database's I/O") \

@@ -583,11 +583,12 @@ struct repo_ops {
 	int (*to_write)(const struct ask *ask, enum hub_type type, const char *id,
 	                struct model_repo *out, struct err *err);
 	/* A xorb; *fresh: it was not there. Then the shard that makes files of them: with it each
-	 * of its files is an upload. The caller has seen to the right. */
+	 * of its files is an upload. *no_place: nothing was done, others are being worked on; ask
+	 * again when hub_places_channel() says so. The caller has seen to the right. */
 	int (*xorb_put)(struct app *app, const struct repo_xet *x, const struct xet_hash *hash,
 	                int64_t body_bytes, const struct repo_bytes *from, bool *fresh,
 	                struct err *err);
-	int (*shard_put)(struct app *app, const struct repo_xet *x, struct str body,
+	int (*shard_put)(struct app *app, const struct repo_xet *x, struct str body, bool *no_place,
 	                 struct err *err);
 };
 

@@ -98,13 +98,23 @@ int hub_post_shard(struct request *rq, struct err *err)
 	static const char events[] = "{\"type\":\"validating\",\"verified\":1,\"total\":1}\n"
 				     "{\"type\":\"result\"}\n";
 	const struct repo_ops *ops = NULL;
+	uint64_t seq = httpd_channel_seq(request_httpd(rq), hub_places_channel());
 	struct repo_xet x;
 	struct str body;
+	bool no_place;
 
 	if (hub_repos_of(rq, &ops, err) < 0 || may_send(rq, &x, err) < 0 ||
 	    request_body(rq, &body, err) < 0 ||
-	    ops->shard_put(face_ctx(rq)->app, &x, body, err) < 0)
+	    ops->shard_put(face_ctx(rq)->app, &x, body, &no_place, err) < 0)
 		return -1;
+	if (no_place && !rq->timed_out)
+		return hub_wait(rq, hub_places_channel(), seq, err);
+	if (no_place) {
+		err->retry_after_s = HUB_RETRY_S;
+		return err_set(err, ERR_UNAVAILABLE,
+		               "files of this repository, or of others of the team, are still "
+		               "being put together: send the shard again");
+	}
 	if (str_ends(rq->path, "/v2/shards"))
 		return reply_bytes(rq, 200, "application/x-ndjson", STR_LIT(events));
 	return reply_bytes(rq, 200, "application/json", STR_LIT("{\"result\":1}"));

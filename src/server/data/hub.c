@@ -512,6 +512,7 @@ void hub_start(struct app *app)
 	lock_init(&h->lock, LOCK_HUB);
 	TAILQ_INIT(&h->repos);
 	LIST_INIT(&h->followers);
+	LIST_INIT(&h->shards);
 	h->repo_by_name = map_new();
 	h->revs = map_new();
 	h->pulls = map_new();

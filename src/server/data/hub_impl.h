@@ -69,6 +69,12 @@ struct hub_pull;
 struct hub_lump;
 struct hub_follower;
 
+struct hub_shard { /* whose files are being put together; see repo_xet.c */
+	LIST_ENTRY(hub_shard) in;
+	const char *repo_id;
+	uint64_t owner;
+};
+
 struct hub {
 	struct lock lock;
 	TAILQ_HEAD(hub_repos, hub_repo) repos; /* the last used first */
@@ -77,6 +83,7 @@ struct hub {
 	struct map *revs;                      /* hub_rev by key */
 	struct map *pulls;                     /* hub_pull by content */
 	LIST_HEAD(, hub_follower) followers;   /* replies that follow pulls, or read through */
+	LIST_HEAD(, hub_shard) shards;
 	/* Tasks are of teams, so that none has all threads. Small files do not wait for large ones.
 	 */
 	struct workers *asks, *fetches, *small_fetches;
@@ -90,7 +97,6 @@ struct hub {
 	struct cond written;      /* a piece of one, that was waited for */
 	/* one commit of a repository at a time; outside of `lock` */
 	struct lock commits[APP_STRIPES];
-	struct lock shards[APP_STRIPES]; /* the same of a shard: it may take long */
 };
 
 bool hub_is_on(const struct app *app);

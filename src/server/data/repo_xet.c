@@ -12,6 +12,7 @@
 
 #include "core/xet_shard.h"
 #include "core/xet_xorb.h"
+#include "server/data/hub_pull.h"
 #include "server/data/mirror_room.h"
 #include "server/data/repo_room.h"
 
@@ -216,6 +217,7 @@ struct building {
 	struct repo_room room;
 	int fd;
 	uint64_t at;
+	bool has_empty; /* all empty files are the same one */
 };
 
 static int open_xorb(struct building *b, const struct xet_hash *hash, struct err *err)
@@ -345,6 +347,10 @@ static int build_file(struct building *b, const struct xet_file *f, struct err *
 	uint64_t size = 0;
 	int rc;
 
+	if (b->app->stopping)
+		return err_set(err, ERR_UNAVAILABLE, "the server is being stopped");
+	if (f->n == 0 && b->has_empty)
+		return 0;
 	if (f->has_sha256) {
 		if (repo_uploaded(b->app, b->a, b->repo, &f->sha256, &size, err) == 0)
 			return 0;
@@ -356,13 +362,53 @@ static int build_file(struct building *b, const struct xet_file *f, struct err *
 		return -1;
 	rc = build(b, f, err);
 	repo_room_close(&b->room);
+	b->has_empty |= rc == 0 && f->n == 0;
 	return rc;
 }
 
-/* With the lock of the repository: a client that waits too long sends its shard again. */
-int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, struct err *err)
+/* One of a repository at a time: a client that waits too long sends its shard again. Each holds a
+ * thread that answers requests, for as long as its files take. A quarter of these threads never
+ * does, and a team has at most as many as are left: the next team always finds one. */
+static bool has_place(struct app *app, const struct hub_shard *mine)
 {
-	struct lock *lock = app_stripe(app->hub->shards, x->repo_id);
+	const int64_t most = MAX(app->set.workers * 3 / 4, 1);
+	const struct hub_shard *w;
+	int64_t all = 0, own = 0;
+
+	LIST_FOREACH(w, &app->hub->shards, in)
+	{
+		if (strcmp(w->repo_id, mine->repo_id) == 0)
+			return false;
+		all++;
+		own += w->owner == mine->owner;
+	}
+	return all < most && own < most - all;
+}
+
+static bool take_place(struct app *app, struct hub_shard *mine)
+{
+	bool has;
+
+	lock_take(&app->hub->lock);
+	has = has_place(app, mine);
+	if (has)
+		LIST_INSERT_HEAD(&app->hub->shards, mine, in);
+	lock_give(&app->hub->lock);
+	return has;
+}
+
+static void give_place(struct app *app, struct hub_shard *mine)
+{
+	lock_take(&app->hub->lock);
+	LIST_REMOVE(mine, in);
+	lock_give(&app->hub->lock);
+	hub_notify_places(app);
+}
+
+int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, bool *no_place,
+                   struct err *err)
+{
+	struct hub_shard mine = {.repo_id = x->repo_id};
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
 	AUTO_ARENA struct arena *a = arena_new();
 	struct building b = {.app = app, .x = x, .a = a, .pins = pins};
@@ -370,9 +416,13 @@ int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, s
 	struct xet_shard s;
 	int rc = 0;
 
-	if (meta_repo(app->meta, a, x->repo_id, &r, err) < 0 || app_has_room(app, err) < 0 ||
-	    xet_shard_read(a, body, &s, err) < 0)
+	*no_place = false;
+	if (meta_repo(app->meta, a, x->repo_id, &r, err) < 0 || app_has_room(app, err) < 0)
 		return -1;
+	mine.owner = hub_owner(r.team_id);
+	*no_place = !take_place(app, &mine);
+	if (*no_place)
+		return 0;
 	b.repo = &r;
 	b.from = xcalloc(1, sizeof(*b.from));
 	b.from->fd = -1;
@@ -380,10 +430,10 @@ int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, s
 	b.packed = xmalloc(XET_PACKED_MAX);
 	b.chunk = xmalloc(XET_CHUNK_MAX);
 	b.sha256 = hash_new(HASH_SHA256);
-	lock_take(lock);
-	for (size_t i = 0; i < s.n_files && rc == 0; i++)
+	rc = xet_shard_read(a, body, &s, err);
+	for (size_t i = 0; rc == 0 && i < s.n_files; i++)
 		rc = build_file(&b, &s.file[i], err);
-	lock_give(lock);
+	give_place(app, &mine);
 	hash_free(b.sha256);
 	free(b.chunk);
 	free(b.packed);

@@ -37,16 +37,12 @@ void repos_start(struct hub *h)
 	h->uploads = map_new();
 	for (size_t i = 0; i < COUNT(h->commits); i++)
 		lock_init(&h->commits[i], LOCK_REPO_COMMIT);
-	for (size_t i = 0; i < COUNT(h->shards); i++)
-		lock_init(&h->shards[i], LOCK_REPO_SHARD);
 }
 
 void repos_free(struct hub *h)
 {
 	for (size_t i = 0; i < COUNT(h->commits); i++)
 		lock_done(&h->commits[i]);
-	for (size_t i = 0; i < COUNT(h->shards); i++)
-		lock_done(&h->shards[i]);
 	assert(map_count(h->uploads) == 0);
 	map_free(h->uploads);
 	cond_done(&h->written);

@@ -140,7 +140,7 @@ int repo_large_delete(const struct ask *ask, const struct hub_name *at, const st
 int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_hash *hash,
                   int64_t body_bytes, const struct repo_bytes *from, bool *fresh,
                   struct err *err) MUST_CHECK;
-int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body,
+int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, bool *no_place,
                    struct err *err) MUST_CHECK;
 /* Of its ref. */
 const char *repo_upload_name(struct arena *a, const char *repo_id, const struct digest *oid);
