@@ -246,6 +246,8 @@ static void *poll_main(void *arg)
 		FMT(path, "/runner/v1/orders?seq=%" PRIu64 "&wait_ms=%d", seq, REPORT_DESIRED_MS);
 		if (report_exchange(r, HTTP_GET, path, "", (struct str){0},
 		                    REPORT_DESIRED_MS + REPORT_SMALL_MS, &reply, &err) == 0) {
+			if (tries > 0)
+				report_doubt_log(r);
 			tries = 0;
 			take_desired(r, buf_view(&reply.body));
 		} else if (!r->halt) {

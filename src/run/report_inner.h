@@ -81,6 +81,7 @@ struct report {
 	struct outbox outbox;
 	size_t n_outbox;
 	uint64_t log_sent;
+	bool log_doubt;   /* who took it may have died with it, before it was stored */
 	bool log_kept;    /* all of it, where it lasts: what is waited for at the end */
 	int64_t flush_ms; /* since when nothing but the rest of the log is waited for; 0: not yet */
 	TAILQ_HEAD(, report_ask) asks; /* for signatures; report_sign.c */
@@ -119,6 +120,8 @@ void report_fill_heartbeat(struct report *r, struct wire_heartbeat *hb, char not
 
 /* report_log.c */
 void *report_log_main(void *report); /* the thread that sends the log */
+/* A server answers again after one did not: it may lack lines that were taken. */
+void report_doubt_log(struct report *r);
 
 /* report_outbox.c */
 void *report_outbox_main(void *report); /* the thread that sends messages, in order */

@@ -97,14 +97,23 @@ static bool send_log(struct report *r, int fd, uint64_t size, uint64_t sent, uin
 	return taken && *next <= size;
 }
 
-/* All is sent, and soon forgotten: the server is asked whether it has all of it, where it lasts. It
- * may be another server by now. */
-static bool send_done(struct report *r, uint64_t size, uint64_t *next)
+/* All is sent: the server, which may be another one by now, is asked how much of it is there.
+ * `done`: where it lasts, for it is soon forgotten. */
+static bool ask_log(struct report *r, uint64_t size, bool done, uint64_t *next)
 {
 	struct err err = {0};
 	int status = 0;
 
-	return post_log(r, size, "&done=1", (struct str){0}, next, &status, &err) && *next <= size;
+	return post_log(r, size, done ? "&done=1" : "", (struct str){0}, next, &status, &err) &&
+	       *next <= size;
+}
+
+void report_doubt_log(struct report *r)
+{
+	lock_take(&r->lock);
+	r->log_doubt = true;
+	cond_broadcast(&r->changed);
+	lock_give(&r->lock);
 }
 
 void *report_log_main(void *arg)
@@ -116,25 +125,28 @@ void *report_log_main(void *arg)
 
 	while (fd >= 0 && !r->done && !r->fenced) {
 		uint64_t size = 0, sent = 0, next = 0;
-		bool ask;
+		bool done, ask;
 
 		lock_take(&r->lock);
 		size = logs_size(r->logs); /* with the lock: no change is missed before the wait */
 		sent = r->log_sent;
-		ask = size <= sent && r->flush_ms > 0 && !r->log_kept;
+		done = size <= sent && r->flush_ms > 0 && !r->log_kept;
+		ask = done || (size <= sent && r->log_doubt);
+		r->log_doubt = false; /* whoever hears of it says how much there is */
 		if (size <= sent && !ask)
 			report_wait_locked(r, 1000);
 		lock_give(&r->lock);
 		if (size <= sent && !ask)
 			continue;
-		if (!(ask ? send_done(r, size, &next) : send_log(r, fd, size, sent, &next))) {
+		if (!(ask ? ask_log(r, size, done, &next) : send_log(r, fd, size, sent, &next))) {
+			report_doubt_log(r);
 			report_pause_after(r, &tries);
 			continue;
 		}
 		tries = 0;
 		lock_take(&r->lock);
 		r->log_sent = next;
-		r->log_kept = ask && next == size;
+		r->log_kept = done && next == size;
 		cond_broadcast(&r->changed);
 		lock_give(&r->lock);
 	}

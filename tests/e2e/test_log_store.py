@@ -47,6 +47,21 @@ def lose_logs(c):
     shutil.rmtree(c.data / "logs")
 
 
+def test_the_folder_of_a_quiet_job_is_lost(empty_cluster, store):
+    """Its lines were taken, and not stored yet when the server's machine was lost: they are there again before it prints another one."""
+    c = empty_cluster.start(*flags(empty_cluster, store))
+    for last in (40, 80):
+        job = c.push([counting("one", 1, last)])
+        until(lambda: f"line {last}" in c.user_lines(job))
+        c.kill()
+        lose_logs(c)
+        c.restart()
+        until(lambda: f"line {last}" in c.user_lines(job))
+        c.release(job, "one")
+        c.wait(job, "TRAINING_JOB_COMPLETED")
+        whole(c, job, last)
+
+
 def test_the_folder_of_a_running_job_is_lost(empty_cluster, store):
     c = empty_cluster.start(*flags(empty_cluster, store))
     job = c.push([counting("one", 1, 900), counting("two", 901, LINES)])
