@@ -7,7 +7,7 @@ parts=${STOKER_PARTS:-${XDG_CACHE_HOME:-$HOME/.cache}/stoker-parts}
 build=build/asan
 passed=0 failed=0 skipped=0
 rm -f "$build/unit.out" "$build/e2e.out"
-workers=6 # end-to-end tests mostly wait
+workers=4 # end-to-end tests mostly wait
 
 # meson's junit-free summary: "Ok: 12", "Fail: 0", ...
 meson test -C "$build" --print-errorlogs --num-processes "$(nproc)" 2>&1 | tee "$build/unit.out"

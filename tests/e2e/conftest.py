@@ -352,9 +352,9 @@ class Cluster:
         return [m for m in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if str(self.data) in m]
 
 
-# Files of one or two tests that take minutes, and the one of many that take a moment.
+# Files of one or two tests that take minutes; the one of many that take a moment, and behind it those that a busy machine disturbs.
 FIRST = ("test_resume", "test_rack_storm", "test_trainer", "test_recipes", "test_debian_machine", "test_prjquota", "test_takeover")
-LAST = ("test_cli",)
+LAST = ("test_cli", "test_clocks", "test_idle_gpu")
 
 
 @pytest.hookimpl(trylast=True)
