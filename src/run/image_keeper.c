@@ -451,14 +451,9 @@ void image_keeper_close(struct image_keeper *k)
 	free(k);
 }
 
-/* It is no outage, which would be waited for. */
 static int gone(struct err *err)
 {
-	if (err->code != ERR_UNAVAILABLE)
-		return -1;
-	err_clear(err);
-	return err_set(err, ERR_KEEPER_LOST,
-	               "the process that brings the image of this job has ended");
+	return keeper_lost("brings the image of this job", err);
 }
 
 static int hear(struct image_keeper *k, struct arena *a, const struct image *im,

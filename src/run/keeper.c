@@ -51,6 +51,14 @@ void keeper_close(struct keeper_end *k)
 	k->pid = 0;
 }
 
+int keeper_lost(const char *does, struct err *err)
+{
+	if (err->code != ERR_UNAVAILABLE)
+		return -1;
+	err_clear(err);
+	return err_set(err, ERR_KEEPER_LOST, "the process that %s has ended", does);
+}
+
 int keeper_keep_fds(int *fds[], size_t n, pid_t runner, int *pidfd, struct err *err)
 {
 	const int first = STDERR_FILENO + 1, end = first + (int)n + 1;

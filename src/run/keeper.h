@@ -26,6 +26,10 @@ int keeper_start(struct keeper_end *out, const char *what,
 void keeper_hang_up(struct keeper_end *k);
 /* ... and has ended, or is left to itself. */
 void keeper_close(struct keeper_end *k);
+/* Of an error that the socket gave: when the other end is gone it becomes ERR_KEEPER_LOST, for it
+ * is no outage, which would be waited for. `does`: "keeps the node cache for this job". Always -1.
+ */
+int keeper_lost(const char *does, struct err *err);
 
 /* --- of the keeper's own --- */
 

@@ -126,14 +126,9 @@ void node_close(struct node *n)
 
 /* ---- asking it ------------------------------------------------------------------------------- */
 
-/* It is no outage, which would be waited for. */
 static int no_keeper(struct err *err)
 {
-	if (err->code != ERR_UNAVAILABLE)
-		return -1;
-	err_clear(err);
-	return err_set(err, ERR_KEEPER_LOST,
-	               "the process that keeps the node cache for this job has ended");
+	return keeper_lost("keeps the node cache for this job", err);
 }
 
 static int say(struct node *n, const struct wire_node *m, struct err *err)
