@@ -23,7 +23,7 @@ struct hub_follower {
 	struct source *source; /* of what is read through */
 };
 
-/* With the lock. A team has at most as many as are left: the next team always finds one. */
+/* With the lock. */
 static bool has_place(struct hub *h, uint64_t owner)
 {
 	const struct hub_follower *w;
@@ -34,7 +34,7 @@ static bool has_place(struct hub *h, uint64_t owner)
 		all++;
 		own += w->owner == owner;
 	}
-	return all < FOLLOWERS_MAX && own < FOLLOWERS_MAX - all;
+	return hub_has_place(all, own, FOLLOWERS_MAX);
 }
 
 /* Waits until the pull has come that far. */

@@ -99,6 +99,13 @@ struct hub {
 	struct lock commits[APP_STRIPES];
 };
 
+/* Of `most` places `all` are taken, `own` of them by the team that wants one. A team has at most as
+ * many as are left: the next team always finds one. */
+static inline bool hub_has_place(unsigned all, unsigned own, unsigned most)
+{
+	return all < most && own < most - all;
+}
+
 bool hub_is_on(const struct app *app);
 uint64_t hub_owner(const char *team_id); /* of its tasks; see workers.h */
 /* "models/owner/name", lower case: names differ in case only for the eye. */

@@ -367,13 +367,12 @@ static int build_file(struct building *b, const struct xet_file *f, struct err *
 }
 
 /* One of a repository at a time: a client that waits too long sends its shard again. Each holds a
- * thread that answers requests, for as long as its files take. A quarter of these threads never
- * does, and a team has at most as many as are left: the next team always finds one. */
+ * thread that answers requests, for as long as its files take; a quarter of these threads never
+ * does. With the lock. */
 static bool has_place(struct app *app, const struct hub_shard *mine)
 {
-	const int64_t most = MAX(app->set.workers * 3 / 4, 1);
 	const struct hub_shard *w;
-	int64_t all = 0, own = 0;
+	unsigned all = 0, own = 0;
 
 	LIST_FOREACH(w, &app->hub->shards, in)
 	{
@@ -382,7 +381,7 @@ static bool has_place(struct app *app, const struct hub_shard *mine)
 		all++;
 		own += w->owner == mine->owner;
 	}
-	return all < most && own < most - all;
+	return hub_has_place(all, own, (unsigned)MAX(app->set.workers * 3 / 4, 1));
 }
 
 static bool take_place(struct app *app, struct hub_shard *mine)
