@@ -47,15 +47,20 @@ def lose_logs(c):
     shutil.rmtree(c.data / "logs")
 
 
+def lose_machine(c):
+    """The server's: another one goes on with what is in the store."""
+    c.kill()
+    lose_logs(c)
+    c.restart()
+
+
 def test_the_folder_of_a_quiet_job_is_lost(empty_cluster, store):
     """Its lines were taken, and not stored yet when the server's machine was lost: they are there again before it prints another one."""
     c = empty_cluster.start(*flags(empty_cluster, store))
     for last in (40, 80):
         job = c.push([counting("one", 1, last)])
         until(lambda: f"line {last}" in c.user_lines(job))
-        c.kill()
-        lose_logs(c)
-        c.restart()
+        lose_machine(c)
         until(lambda: f"line {last}" in c.user_lines(job))
         c.release(job, "one")
         c.wait(job, "TRAINING_JOB_COMPLETED")
@@ -71,9 +76,7 @@ def test_the_folder_of_a_running_job_is_lost(empty_cluster, store):
     follower = subprocess.Popen([STOKER, "logs", "-f", job["id"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=c.cli_environment())
     c.release(job, "one")
     until(lambda: "line 1000" in c.user_lines(job))
-    c.kill()
-    lose_logs(c)
-    c.restart()
+    lose_machine(c)
     until(lambda: f"line {LINES}" in c.user_lines(job))
     c.release(job, "two")
     c.wait(job, "TRAINING_JOB_COMPLETED")
@@ -135,9 +138,7 @@ def test_a_server_starts_without_its_store(empty_cluster, minio, how):
     c.wait(runs, "TRAINING_JOB_COMPLETED")
     whole(c, runs)
     assert c.logs(over) == said
-    c.kill()
-    lose_logs(c)
-    c.restart()
+    lose_machine(c)
     whole(c, runs)
     assert c.logs(over) == said
 
@@ -177,9 +178,7 @@ def test_a_store_that_hangs_ends_no_job_late(empty_cluster, minio):
         c.wait(job, "TRAINING_JOB_COMPLETED")
     minio.thaw()
     until(lambda: all(len(stored(minio, job, "node-0.log")) == 1 for job in jobs))
-    c.kill()
-    lose_logs(c)
-    c.restart()
+    lose_machine(c)
     for job in jobs:
         whole(c, job)
 
