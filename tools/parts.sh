@@ -252,10 +252,9 @@ make_olah() {
 }
 
 [ $# -gt 0 ] || { sed -n '2,25p' "$0"; exit 2; }
-need_packages "$@"
-mkdir -p "$parts"
-for group in "$@"; do
-	case $group in
+
+install_group() {
+	case $1 in
 	trainer) once trainer make_trainer trainer ;;
 	savers) once savers make_savers savers savers-torch ;;
 	model) once model make_model model model.sha256 ;;
@@ -274,4 +273,25 @@ for group in "$@"; do
 	go) go_binary >/dev/null ;;
 	uv) once uv make_uv uv ;;
 	esac
+}
+
+need_packages "$@"
+mkdir -p "$parts"
+
+# What Go builds takes the processor for minutes, what pip fetches mostly waits: they go on beside each other.
+built=() fetched=()
+for group in "$@"; do
+	case $group in
+	minio | s3 | go) built+=("$group") ;;
+	*) fetched+=("$group") ;;
+	esac
 done
+# In the background each, where `set -e` holds: it does not before an `||`.
+(for group in ${built[@]+"${built[@]}"}; do install_group "$group"; done) &
+builder=$!
+(for group in ${fetched[@]+"${fetched[@]}"}; do install_group "$group"; done) &
+fetcher=$!
+failed=0
+wait $fetcher || failed=1
+wait $builder || failed=1
+exit $failed
