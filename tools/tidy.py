@@ -19,7 +19,7 @@ OWNER = {
     "jansson.h": {"base/json.c"},
     "yaml.h": {"base/yaml.c"},
     "uthash.h": {"base/map.c"},
-    "openssl/": {"base/hash.c"},
+    "openssl/": {"base/hash.c", "base/jwt.c"},
     "sodium.h": {"base/seal.c"},
     "archive.h": {"io/tar.c", "io/tar_pack.c"},
     "zlib.h": {"io/gunzip.c", "core/compile_whole.c"},
