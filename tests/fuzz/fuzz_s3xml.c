@@ -9,6 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
 	struct str xml = str_n((const char *)data, n);
 	struct s3xml_listing listing;
+	struct s3xml_blobs blobs;
 	struct s3xml_failed *failed;
 	struct objstore_part *parts;
 	const char *code, *message, *id;
@@ -18,6 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	if (n > 4096)
 		return 0;
 	if (s3xml_listing(a, xml, &listing, &err) < 0)
+		err_clear(&err);
+	if (s3xml_blobs(a, xml, &blobs, &err) < 0)
 		err_clear(&err);
 	if (s3xml_parts(a, xml, &parts, &count, &err) < 0)
 		err_clear(&err);

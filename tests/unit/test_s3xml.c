@@ -149,6 +149,56 @@ static void s3xml_reads_listings(void **state UNUSED)
 	           &err, ERR_INVALID, "");
 }
 
+static void s3xml_reads_blobs(void **state UNUSED)
+{
+	/* as Azure writes it, with a mark of its order of bytes */
+	static const char page[] =
+		"\xef\xbb\xbf" HEAD
+		"<EnumerationResults ServiceEndpoint=\"https://a.blob.core.windows.net/\" "
+		"ContainerName=\"data\"><Prefix>p/</Prefix><MaxResults>5000</MaxResults><Blobs>"
+		"<Blob><Name>p/sub</Name><Properties><Content-Length>0</Content-Length>"
+		"<ResourceType>directory</ResourceType></Properties></Blob>"
+		"<Blob><Name>p/old</Name><Properties><Content-Length>0</Content-Length></"
+	        "Properties>"
+		"<Metadata><hdi_isfolder>true</hdi_isfolder></Metadata></Blob>"
+		"<Blob><Name> a &amp; b </Name><Properties><Last-Modified>Thu, 26 Nov 2026 "
+	        "18:46:04 "
+		"GMT</Last-Modified><Etag>0x24EA2FBE250D000</Etag><Content-Length>12"
+		"</Content-Length><Content-Encoding>gzip</Content-Encoding><Content-MD5>"
+		"M2MRoBYYQybdvdYe3U7rUg==</Content-MD5><BlobType>BlockBlob</BlobType></Properties>"
+		"</Blob></Blobs><NextMarker>2!76!x--</NextMarker></EnumerationResults>";
+	AUTO_ARENA struct arena *a = arena_new();
+	struct s3xml_blobs l;
+	struct err err = {0};
+
+	assert_ok(s3xml_blobs(a, STR_LIT(page), &l, &err), &err);
+	assert_int_equal(l.n, 3);
+	assert_string_equal(l.next, "2!76!x--");
+	assert_true(l.blob[0].folder && l.blob[1].folder && !l.blob[2].folder);
+	assert_string_equal(l.blob[0].etag, "");
+	assert_string_equal(l.blob[2].name, " a & b ");
+	assert_int_equal(l.blob[2].size, 12);
+	assert_string_equal(l.blob[2].etag, "0x24EA2FBE250D000");
+	assert_string_equal(l.blob[2].md5, "M2MRoBYYQybdvdYe3U7rUg==");
+	assert_string_equal(l.blob[2].coding, "gzip");
+
+	assert_ok(s3xml_blobs(a,
+	                      STR_LIT("<EnumerationResults><Blobs/><NextMarker/>"
+	                              "</EnumerationResults>"),
+	                      &l, &err),
+	          &err);
+	assert_true(l.n == 0 && l.next == NULL);
+	assert_err(s3xml_blobs(a, STR_LIT("<ListBucketResult/>"), &l, &err), &err, ERR_INVALID,
+	           "no <EnumerationResults>");
+	err_clear(&err);
+	assert_err(s3xml_blobs(a,
+	                       STR_LIT("<EnumerationResults><Blobs><Blob><Properties>"
+	                               "<Content-Length>-1</Content-Length></Properties></Blob>"
+	                               "</Blobs></EnumerationResults>"),
+	                       &l, &err),
+	           &err, ERR_INVALID, "");
+}
+
 static void s3xml_reads_small_replies(void **state UNUSED)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -244,6 +294,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(s3xml_refuses),
 	cmocka_unit_test(s3xml_reads_parts),
 	cmocka_unit_test(s3xml_reads_listings),
+	cmocka_unit_test(s3xml_reads_blobs),
 	cmocka_unit_test(s3xml_reads_small_replies),
 	cmocka_unit_test(s3xml_writes_text),
 	cmocka_unit_test(s3xml_reads_what_was_not_deleted),

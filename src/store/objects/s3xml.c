@@ -59,7 +59,9 @@ static struct str text_of(const struct walk *w, const char *slash)
 {
 	struct str text = buf_view(&w->text);
 
-	return slash != NULL && strcmp(slash, "/Key") == 0 ? text : str_trim(text);
+	bool name = slash != NULL && (strcmp(slash, "/Key") == 0 || strcmp(slash, "/Name") == 0);
+
+	return name ? text : str_trim(text);
 }
 
 static void XMLCALL on_end(void *arg, const XML_Char *name UNUSED)
@@ -233,6 +235,81 @@ int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out, st
 	if (got.truncated && got.next == NULL)
 		return err_set(err, ERR_INVALID,
 		               "a truncated listing without a continuation token");
+	*out = got;
+	return 0;
+}
+
+/* ---- List Blobs ----------------------------------------------------------------------- */
+
+#define BLOBS "EnumerationResults/"
+#define BLOB BLOBS "Blobs/Blob"
+
+struct blobs {
+	struct arena *a;
+	struct s3xml_blobs *out;
+	size_t cap;
+	bool begun;
+};
+
+static int blobs_begin(void *arg, const char *path, struct err *err)
+{
+	struct blobs *f = arg;
+
+	f->begun = f->begun || strcmp(path, "EnumerationResults") == 0;
+	if (strcmp(path, BLOB) != 0)
+		return 0;
+	if (f->out->n >= S3XML_ENTRIES_MAX)
+		return err_set(err, ERR_INVALID, "more than %d blobs", S3XML_ENTRIES_MAX);
+	if (f->out->n == f->cap) {
+		size_t cap = f->cap == 0 ? 64 : f->cap * 4;
+		struct s3xml_blob *more = ARENA_ARRAY(f->a, struct s3xml_blob, cap);
+
+		if (f->out->n > 0)
+			memcpy(more, f->out->blob, f->out->n * sizeof(*more));
+		f->out->blob = more;
+		f->cap = cap;
+	}
+	f->out->blob[f->out->n++] =
+		(struct s3xml_blob){.name = "", .etag = "", .md5 = "", .coding = ""};
+	return 0;
+}
+
+static int blobs_end(void *arg, const char *path, struct str text, struct err *err)
+{
+	struct blobs *f = arg;
+	struct s3xml_blob *b = f->out->n == 0 ? NULL : &f->out->blob[f->out->n - 1];
+	char etag[80];
+
+	if (strcmp(path, BLOBS "NextMarker") == 0)
+		f->out->next = text.n > 0 ? arena_strz(f->a, text) : NULL;
+	else if (strcmp(path, BLOB "/Name") == 0)
+		b->name = arena_strz(f->a, text);
+	else if (strcmp(path, BLOB "/Properties/Content-Length") == 0)
+		return str_u64(text, 0, INT64_MAX, &b->size, err);
+	else if (strcmp(path, BLOB "/Properties/Etag") == 0) {
+		copy_etag(etag, text);
+		b->etag = arena_cstr(f->a, etag);
+	} else if (strcmp(path, BLOB "/Properties/Content-MD5") == 0)
+		b->md5 = arena_strz(f->a, text);
+	else if (strcmp(path, BLOB "/Properties/Content-Encoding") == 0)
+		b->coding = arena_strz(f->a, text);
+	else if (strcmp(path, BLOB "/Properties/ResourceType") == 0)
+		b->folder = str_eq(text, "directory");
+	else if (strcmp(path, BLOB "/Metadata/hdi_isfolder") == 0)
+		b->folder = b->folder || str_ieq(text, "true");
+	return 0;
+}
+
+int s3xml_blobs(struct arena *a, struct str xml, struct s3xml_blobs *out, struct err *err)
+{
+	struct s3xml_blobs got = {0};
+	struct blobs f = {.a = a, .out = &got};
+	struct walk w = {.begin = blobs_begin, .end = blobs_end, .arg = &f};
+
+	if (walk(&w, xml, err) < 0)
+		return err_wrap(err, "listing");
+	if (!f.begun)
+		return err_set(err, ERR_INVALID, "listing: no <EnumerationResults>");
 	*out = got;
 	return 0;
 }

@@ -22,6 +22,20 @@ struct s3xml_listing {
 /* ListObjectsV2 reply. */
 int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out,
                   struct err *err) MUST_CHECK;
+/* List Blobs of Azure, learn.microsoft.com/rest/api/storageservices/list-blobs: no S3, but the same
+ * kind of document. */
+struct s3xml_blob {
+	const char *name, *etag, *md5, *coding; /* md5 in base64; "" when absent */
+	uint64_t size;
+	bool folder;
+};
+struct s3xml_blobs {
+	struct s3xml_blob *blob;
+	size_t n;
+	const char *next; /* marker, NULL = this is the last page */
+};
+int s3xml_blobs(struct arena *a, struct str xml, struct s3xml_blobs *out,
+                struct err *err) MUST_CHECK;
 struct s3xml_upload {
 	const char *key, *id;
 	int64_t begun_ms;
