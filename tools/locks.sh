@@ -36,15 +36,21 @@ renew_example() {
 
 renew_go() {
 	local package
-	for package in $(sed -n 's/^tool //p' "$1/go.mod"); do
+	for package in $(cd "$1" && GOTOOLCHAIN=local PATH=$parts/go/bin:$PATH go list tool); do
 		(cd "$1" && GOTOOLCHAIN=local PATH=$parts/go/bin:$PATH go get -tool "$package@latest")
 	done
 }
 
+renew_node() {
+	../parts.sh azure
+	(cd "$1" && PATH=$parts/node/bin:$PATH npm update --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund)
+}
+
 if [ $# = 0 ]; then
-	for file in *.in */go.mod; do
+	for file in *.in */go.mod */package.json; do
 		name=${file%.in}
-		set -- "$@" "${name%/go.mod}"
+		name=${name%/go.mod}
+		set -- "$@" "${name%/package.json}"
 	done
 	set -- "$@" quickstart resume
 fi
@@ -52,8 +58,9 @@ fi
 for name in "$@"; do
 	if [ -f "$name.in" ]; then renew_python "$name"
 	elif [ -f "$name/go.mod" ]; then renew_go "$name"
+	elif [ -f "$name/package.json" ]; then renew_node "$name"
 	elif [ -f "../../examples/$name/requirements.in" ]; then renew_example "$name"
-	else echo "locks.sh: tools/locks has neither $name.in nor $name/go.mod" >&2; exit 2
+	else echo "locks.sh: tools/locks has no $name.in, $name/go.mod or $name/package.json" >&2; exit 2
 	fi
 	echo "renewed $name"
 done

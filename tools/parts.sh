@@ -8,6 +8,8 @@
 #            serves the tests of compile caches, too
 #   model    all-MiniLM-L6-v2, from its package
 #   minio    an S3 server, built by Go
+#   gcs      a server of Google Cloud Storage's API, built beside it
+#   azure    Azurite, a server of Azure's API, and Node.js for it
 #   s3       three more S3 servers, which differ from it: rclone's, gofakes3, versitygw
 #   unit     programs that unit tests use
 #   vm       QEMU and a kernel for it: what the machine's own kernel may not have
@@ -40,7 +42,7 @@ packages_of() {
 	savers) echo "python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
-	hub | tools | minio | s3 | olah | go | uv) echo "python3-venv python3-pip" ;;
+	hub | tools | minio | gcs | azure | s3 | olah | go | uv) echo "python3-venv python3-pip" ;;
 	builds) echo "ccache bazel-bootstrap rustc gcc python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light apache2-utils ccache curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
@@ -117,7 +119,7 @@ once() {
 }
 
 lock_text() {
-	if [ -d "$locks/$1" ]; then cat "$locks/$1/go.mod" "$locks/$1/go.sum"
+	if [ -d "$locks/$1" ]; then cat "$locks/$1"/*
 	elif [ -f "$locks/$1" ]; then cat "$locks/$1"
 	else cat "$locks/$1.txt"
 	fi
@@ -186,6 +188,18 @@ make_uv() {
 
 make_minio() { go_lock minio github.com/minio/minio; }
 
+make_gcs() { go_lock minio github.com/fsouza/fake-gcs-server; }
+
+# npm runs no script of a package.
+make_azure() {
+	new_venv node
+	pip_lock node node
+	rm -rf "${parts:?}/azurite"
+	mkdir -p "$parts/azurite"
+	cp "$locks"/azurite/package*.json "$parts/azurite/"
+	PATH=$parts/node/bin:$PATH npm ci --prefix "$parts/azurite" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+}
+
 make_s3() {
 	new_venv s3
 	pip_lock s3 s3
@@ -251,7 +265,7 @@ make_olah() {
 	pip_lock olah olah
 }
 
-[ $# -gt 0 ] || { sed -n '2,25p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,27p' "$0"; exit 2; }
 
 install_group() {
 	case $1 in
@@ -260,6 +274,8 @@ install_group() {
 	model) once model make_model model model.sha256 ;;
 	vm) once vm make_vm ;;
 	minio) once minio make_minio minio ;;
+	gcs) once gcs make_gcs minio ;;
+	azure) once azure make_azure node azurite ;;
 	s3) once s3 make_s3 s3 gofakes3 versitygw ;;
 	clients) once clients make_clients clients truss-newest truss-before ;;
 	hub) once hub make_hub hub-0.20 hub-0.36 hub-1.33 ;;
@@ -282,7 +298,7 @@ mkdir -p "$parts"
 built=() fetched=()
 for group in "$@"; do
 	case $group in
-	minio | s3 | go) built+=("$group") ;;
+	minio | gcs | s3 | go) built+=("$group") ;;
 	*) fetched+=("$group") ;;
 	esac
 done
@@ -294,4 +310,4 @@ fetcher=$!
 failed=0
 wait $fetcher || failed=1
 wait $builder || failed=1
-exit $failed
+[ $failed = 0 ] || exit 1

@@ -40,7 +40,9 @@ def test_modules_have_their_sums(name):
     assert required and "replace" not in mod
     for module, version in required:
         assert f"{module} {version}/go.mod h1:" in sums, module
-    for tool in re.findall(r"^tool (\S+)", mod, re.MULTILINE):
+    tools = re.search(r"^tool \(\n(.*?)^\)|^tool (.*?\n)", mod, re.MULTILINE | re.DOTALL)
+    assert tools
+    for tool in (tools[1] or tools[2]).split():
         module, version = next((m, v) for m, v in required if tool == m or tool.startswith(m + "/"))
         assert f"{module} {version} h1:" in sums
 
