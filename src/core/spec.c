@@ -243,14 +243,53 @@ bool spec_bucket_ok(struct str name)
 	return true;
 }
 
+/* cloud.google.com/storage/docs/buckets: one with dots may have 222 characters. */
+bool spec_gs_bucket_ok(struct str name)
+{
+	return all_of(name, "._-") && name.n >= 3 &&
+	       name.n <= (memchr(name.p, '.', name.n) != NULL ? 222 : 63) && name.p[0] != '.' &&
+	       name.p[0] != '-';
+}
+
+/* learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules; $root and $web
+ * are containers, too. */
+bool spec_azure_ok(struct str account, struct str container)
+{
+	return all_of(account, "") && account.n >= 3 && account.n <= 24 &&
+	       (str_eq(container, "$root") || str_eq(container, "$web") ||
+	        (all_of(container, "-") && container.n >= 3 && container.n <= 63 &&
+	         container.p[0] != '-'));
+}
+
+static bool gs_ok(struct str rest)
+{
+	struct str bucket = split(&rest, '/');
+
+	return spec_gs_bucket_ok(bucket) && (rest.n == 0 || rest.p[0] != '/');
+}
+
+static bool azure_ok(struct str rest)
+{
+	struct str account = split(&rest, '/'), container = split(&rest, '/');
+
+	return spec_azure_ok(account, container) && (rest.n == 0 || rest.p[0] != '/');
+}
+
 static bool s3_ok(struct str rest)
 {
 	struct str bucket;
 
-	if (rest.n == 0 || memchr(rest.p, '@', rest.n) != NULL)
+	if (rest.n == 0)
 		return false;
 	bucket = split(&rest, '/');
 	return spec_bucket_ok(bucket) && (rest.n == 0 || rest.p[0] != '/');
+}
+
+static bool r2_ok(struct str rest)
+{
+	struct str account = split(&rest, '.');
+
+	return all_of(account, "-") && account.n <= 63 && s3_ok(rest);
 }
 
 static bool https_ok(struct str rest)
@@ -273,8 +312,10 @@ int spec_endpoint_check(struct str source, struct str endpoint, struct err *err)
 {
 	struct str host = endpoint;
 
-	if (!str_starts(source, "s3://") && !str_starts(source, "hf://"))
-		return err_set(err, ERR_SOURCE_INVALID, "is only for s3:// and hf:// sources");
+	if (str_starts(source, "https://") || str_starts(source, "file://"))
+		return err_set(err, ERR_SOURCE_INVALID,
+		               "is for sources in a store or on a Hub, not for https:// and "
+		               "file://");
 	if (str_starts(endpoint, "https://"))
 		host = str_skip(endpoint, sizeof("https://") - 1);
 	else if (str_starts(endpoint, "http://"))
@@ -289,21 +330,22 @@ int spec_endpoint_check(struct str source, struct str endpoint, struct err *err)
 static const struct {
 	const char *scheme, *form;
 	bool (*ok)(struct str rest); /* NULL: not offered, `form` is what to do instead */
+	bool store; /* of keys, which have no revisions */
 } schemes[] = {
-	{"hf://",    "hf://owner/repo or hf://owner/repo@revision", hf_ok},
-	{"s3://",    "s3://bucket/path, the bucket of 3 to 63 characters", s3_ok},
-	{"https://", "https://host/path",                           https_ok},
-	{"file://",  "file:///absolute/path",                       file_ok},
-	{"gs://",    "mirror it to an s3:// bucket", NULL},
-	{"azure://", "mirror it to an s3:// bucket", NULL},
-	{"r2://",    "mirror it to an s3:// bucket", NULL},
-	{"cw://",    "mirror it to an s3:// bucket", NULL},
-	{"bt://",    "name the checkpoint in load_checkpoint_config", NULL},
-	{"http://",  "use https://", NULL},
+	{"hf://",    "hf://owner/repo or hf://owner/repo@revision", hf_ok, false},
+	{"s3://",    "s3://bucket/path, the bucket of 3 to 63 characters", s3_ok, true},
+	{"gs://",    "gs://bucket/path",                            gs_ok, true},
+	{"azure://", "azure://account/container/path",              azure_ok, true},
+	{"r2://",    "r2://account_id.bucket/path",                 r2_ok, true},
+	{"cw://",    "cw://bucket/path",                            s3_ok, true},
+	{"https://", "https://host/path",                           https_ok, false},
+	{"file://",  "file:///absolute/path",                       file_ok, false},
+	{"bt://",    "name the checkpoint in load_checkpoint_config", NULL, false},
+	{"http://",  "use https://", NULL, false},
 };
 /* clang-format on */
 
-#define SCHEMES_SHOWN "file://, hf://, https://, s3://"
+#define SCHEMES_SHOWN "azure://, cw://, file://, gs://, hf://, https://, r2://, s3://"
 
 int spec_source_check(struct str source, struct err *err)
 {
@@ -322,10 +364,11 @@ int spec_source_check(struct str source, struct err *err)
 				return err_set(err, ERR_SOURCE_INVALID,
 				               "contains a blank or a control character");
 		}
-		if (schemes[i].ok == s3_ok && memchr(rest.p, '@', rest.n) != NULL)
+		if (schemes[i].store && memchr(rest.p, '@', rest.n) != NULL)
 			return err_set(err, ERR_SOURCE_INVALID,
-			               "s3:// sources have no revisions: remove \"@\" and "
-			               "what follows it");
+			               "%s sources have no revisions: remove \"@\" and what "
+			               "follows it",
+			               schemes[i].scheme);
 		if (!schemes[i].ok(rest))
 			return err_set(err, ERR_SOURCE_INVALID, "should have the form %s",
 			               schemes[i].form);

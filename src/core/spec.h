@@ -204,6 +204,8 @@ bool spec_name_ok(struct str name); /* project, job, team, secret names: see spe
 /* The source of a weight: scheme is supported, form is right. ERR_INVALID says what is expected. */
 int spec_source_check(struct str source, struct err *err) MUST_CHECK;
 bool spec_bucket_ok(struct str name); /* of an s3:// source */
+bool spec_gs_bucket_ok(struct str name);
+bool spec_azure_ok(struct str account, struct str container);
 /* Where the bucket or Hub of a source is: an http or https URL, for s3:// and hf:// only. */
 int spec_endpoint_check(struct str source, struct str endpoint, struct err *err) MUST_CHECK;
 void spec_reference(struct buf *out); /* Markdown, printed from the tables of fields */

@@ -504,13 +504,14 @@ static void write_layout(struct js *js, const void *base)
 static const struct spec_field weights_fields[] = {
 	{.name = "source", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = 4000,
 	 .at = WEIGHTS(source),
-	 .help = "`hf://owner/repo@revision`, `s3://bucket/path`, `https://host/path` or "
-	         "`file:///path`"},
+	 .help = "`hf://owner/repo@revision`, `s3://bucket/path`, `gs://bucket/path`, "
+	         "`azure://account/container/path`, `r2://account_id.bucket/path`, "
+	         "`cw://bucket/path`, `https://host/path` or `file:///path`"},
 	{.name = "endpoint", .kind = SPEC_TEXT, .flags = SPEC_SPARSE, .max = 1000,
 	 .at = WEIGHTS(endpoint),
 	 .help = "URL of the store or Hub, if it is not the server's default: "
 	         "`https://minio.example.org:9000`. The server must allow it (--allow-endpoint). "
-	         "For `s3://` and `hf://`"},
+	         "Not for `https://` and `file://`"},
 	{.name = "mount_location", .kind = SPEC_PATH, .at = WEIGHTS(mount_location),
 	 .help = "absolute path in the job, read-only. Required, but for `layout: hub`, whose "
 	         "default is `" SPEC_HUB_PLACE "`"},

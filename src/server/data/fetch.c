@@ -338,8 +338,9 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	struct app *app = f->app;
 	struct source_options o = {
 		.client = app->upstream,
-		.hf_endpoint = f->endpoint != NULL ? f->endpoint : app->set.hf_endpoint,
-		.s3_endpoint = f->endpoint != NULL ? f->endpoint : app->set.s3_endpoint,
+		.endpoint = f->endpoint,
+		.hf_endpoint = app->set.hf_endpoint,
+		.s3_endpoint = app->set.s3_endpoint,
 		.file_roots = (const char *const *)app->set.allow_file_root.item,
 		.n_file_roots = app->set.allow_file_root.n,
 		.secret = secret,
@@ -598,8 +599,10 @@ int fetch_may(struct app *app, const struct spec_weights *w, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	const struct conf_list *allowed = &app->set.allow_endpoint;
-	const char *ours = str_starts(str_of(w->source), "hf://") ? app->set.hf_endpoint
-	                                                          : app->set.s3_endpoint;
+	struct str source = str_of(w->source);
+	const char *ours = str_starts(source, "hf://")   ? app->set.hf_endpoint
+	                   : str_starts(source, "s3://") ? app->set.s3_endpoint
+	                                                 : NULL;
 	struct url asked, u;
 
 	if (w->endpoint == NULL || app_same(w->endpoint, ours))

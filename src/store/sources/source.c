@@ -8,7 +8,8 @@
 #define GROW_MIN 64
 
 static const struct source_ops *const drivers[] = {
-	&source_file_ops, &source_hf_ops, &source_http_ops, &source_https_ops, &source_s3_ops,
+	&source_azure_ops, &source_cw_ops,    &source_file_ops, &source_gs_ops, &source_hf_ops,
+	&source_http_ops,  &source_https_ops, &source_r2_ops,   &source_s3_ops,
 };
 
 /* An error of a source has an id of its own, so that nobody takes it for one of this server. What
@@ -44,6 +45,15 @@ void *source_new(const struct source_options *o, size_t size)
 	s->wants_about = o->about;
 	s->may_be_empty = o->may_be_empty;
 	return s;
+}
+
+const char *source_endpoint(struct arena *a, const char *url)
+{
+	struct str ep = str_of(url);
+
+	while (ep.n > 0 && ep.p[ep.n - 1] == '/')
+		ep.n--;
+	return arena_strz(a, ep);
 }
 
 void source_close(struct source *s)
@@ -112,7 +122,7 @@ int source_open(struct source **out, const char *url, const struct source_option
 			free(name);
 			return fail(err);
 		}
-		s->ops = drivers[i];
+		assert(s->ops != NULL);
 		s->name = name;
 		*out = s;
 		return 0;

@@ -21,8 +21,9 @@
 
 struct source_options {
 	struct http_client *client;    /* guarded: see client.h */
-	const char *hf_endpoint;       /* https://huggingface.co unless set */
-	const char *s3_endpoint;       /* NULL: AWS, https://s3.<region>.amazonaws.com */
+	const char *endpoint;          /* of this source; NULL: its scheme's */
+	const char *hf_endpoint;       /* of hf://; NULL: https://huggingface.co */
+	const char *s3_endpoint;       /* of s3://; NULL: https://s3.<region>.amazonaws.com */
 	const char *const *file_roots; /* folders that file:// may read */
 	size_t n_file_roots;
 	struct str secret; /* token (hf, https) or JSON of keys (s3); empty = anonymous */

@@ -1,7 +1,9 @@
 /*
- * source_bucket.c - s3://bucket/prefix from any endpoint, path style. Requests are signed with the
- * keys in the secret; without a secret they are not, which is how public buckets are read. What is
- * listed (ListObjectsV2) has sizes and ETags; every range of an object is pinned to its ETag.
+ * source_bucket.c - stores that speak S3: s3://bucket/prefix from any endpoint,
+ * r2://account.bucket/prefix of Cloudflare, cw://bucket/prefix of CoreWeave, gs://bucket/prefix
+ * when its secret has interoperability keys. Requests are signed with the keys in the secret;
+ * without a secret they are not, which is how public buckets are read. What is listed
+ * (ListObjectsV2) has sizes and ETags; every range of an object is pinned to its ETag.
  */
 #include "store/sources/source_impl.h"
 
@@ -10,19 +12,34 @@
 #include "store/common/s3_keys.h"
 #include "store/objects/s3xml.h"
 
+#include <arpa/inet.h>
+
 #define REGION_MAX 40
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
+/* What tells these stores from each other. */
+struct bucket_kind {
+	const struct source_ops *ops;
+	const char *endpoint; /* "%s": the account, or the region */
+	const char *region;   /* unless the secret says another one */
+	bool regional;        /* the endpoint follows from the region */
+	bool account;         /* it stands before the bucket: account.bucket */
+	/* The bucket is the first part of the host's name, not of the path. */
+	bool by_host;
+};
+
 struct bucket {
 	struct source base;
+	const struct bucket_kind *kind;
 	const char *endpoint; /* without '/' at its end */
 	const char *bucket;
-	const char *prefix;   /* without '/' at its end; "" = all */
+	struct source_keys keys;
 	struct sigv4_key key; /* in key_arena; access_key NULL: requests are not signed */
 	struct arena *key_arena;
-	bool aws;     /* the endpoint follows from the region */
+	bool own_endpoint; /* it was said, and does not follow from the region */
+	bool by_host;
 	bool learned; /* the region is the one that the store has named */
-	bool single;  /* prefix is the key of one object, known after listing */
+	bool single;  /* the prefix is the key of one object, known after listing */
 };
 
 /* --- open ------------------------------------------------------------------------------------ */
@@ -33,7 +50,7 @@ static int read_secret(struct bucket *b, struct err *err)
 {
 	bool json;
 
-	b->key = (struct sigv4_key){.region = S3_REGION_DEFAULT, .service = "s3"};
+	b->key = (struct sigv4_key){.region = b->kind->region, .service = "s3"};
 	if (b->base.secret[0] == '\0') {
 		b->base.auth_advice =
 			"the bucket is not public: set auth_secret_name to a secret with its keys "
@@ -42,7 +59,7 @@ static int read_secret(struct bucket *b, struct err *err)
 	}
 	json = s3_keys_read(b->key_arena, str_of(b->base.secret), &b->key);
 	if (b->key.region == NULL)
-		b->key.region = S3_REGION_DEFAULT;
+		b->key.region = b->kind->region;
 	if (b->key.access_key == NULL || b->key.secret_key == NULL)
 		return err_set(err, ERR_SOURCE_SECRET_INVALID,
 		               "aws_access_key_id and aws_secret_access_key are required in S3 "
@@ -51,49 +68,76 @@ static int read_secret(struct bucket *b, struct err *err)
 	return 0;
 }
 
-static void set_endpoint(struct bucket *b, const char *url)
+static void set_regional_endpoint(struct bucket *b)
 {
-	struct str ep = str_of(url);
-
-	while (ep.n > 0 && ep.p[ep.n - 1] == '/')
-		ep.n--;
-	b->endpoint = arena_strz(b->base.arena, ep);
+	b->endpoint = arena_printf(b->base.arena, "https://s3.%s.amazonaws.com", b->key.region);
 }
 
-static void set_aws_endpoint(struct bucket *b)
+/* An address has no names below it, and neither has localhost. */
+static bool can_have_names(const struct url *u)
 {
-	set_endpoint(b, arena_printf(b->base.arena, "https://s3.%s.amazonaws.com", b->key.region));
+	struct in6_addr any;
+
+	return inet_pton(AF_INET, u->host, &any) != 1 && inet_pton(AF_INET6, u->host, &any) != 1 &&
+	       strcmp(u->host, "localhost") != 0;
+}
+
+static int set_endpoint(struct bucket *b, const char *account, const struct source_options *o,
+                        struct err *err)
+{
+	const char *said = o->endpoint;
+	struct url u;
+
+	if (said == NULL && b->kind->regional)
+		said = o->s3_endpoint;
+	b->own_endpoint = said != NULL;
+	if (said == NULL && b->kind->regional)
+		set_regional_endpoint(b);
+	else if (said == NULL && b->kind->account)
+		b->endpoint =
+			arena_printf(b->base.arena, "https://%s.r2.cloudflarestorage.com", account);
+	else
+		b->endpoint =
+			source_endpoint(b->base.arena, said != NULL ? said : b->kind->endpoint);
+	if (url_parse(b->base.arena, str_of(b->endpoint), &u, err) < 0)
+		return err_wrap(err, "its endpoint");
+	b->by_host = b->kind->by_host && can_have_names(&u);
+	return 0;
 }
 
 static int parse(struct bucket *b, struct str rest, const struct source_options *o, struct err *err)
 {
-	struct str name = {0};
+	struct str name = {0}, account = {0};
 
+	if (b->kind->account && !str_cut(&rest, '.', &account))
+		return err_set(err, ERR_INVALID, "not an account and a bucket: use %s",
+		               b->kind->ops->form);
 	if (!str_cut(&rest, '/', &name) || !spec_bucket_ok(name))
-		return err_set(err, ERR_INVALID, "not a bucket name: use s3://bucket/path");
+		return err_set(err, ERR_INVALID, "not a bucket name: use %s", b->kind->ops->form);
 	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
 		rest.n--;
 	if (rest.n > OBJSTORE_KEY_MAX)
 		return err_set(err, ERR_INVALID, "its path has %zu bytes: at most %d", rest.n,
 		               OBJSTORE_KEY_MAX);
 	b->bucket = arena_strz(b->base.arena, name);
-	b->prefix = arena_strz(b->base.arena, rest);
+	b->keys.prefix = arena_strz(b->base.arena, rest);
 	if (read_secret(b, err) < 0)
 		return -1;
-	b->aws = o->s3_endpoint == NULL;
-	if (b->aws)
-		set_aws_endpoint(b);
-	else
-		set_endpoint(b, o->s3_endpoint);
-	return 0;
+	return set_endpoint(b, arena_strz(b->base.arena, account), o, err);
 }
 
-static int bucket_open(struct source **out, struct str rest, const struct source_options *o,
-                       struct err *err)
+static int list_page(struct source *s, struct arena *a, const char *prefix, const char *next,
+                     struct source_page *out, struct err *err);
+static int find_object(struct source *s, struct arena *a, struct source_key *out, struct err *err);
+
+static int open_kind(struct source **out, const struct bucket_kind *kind, struct str rest,
+                     const struct source_options *o, struct err *err)
 {
 	struct bucket *b = source_new(o, sizeof(*b));
 
-	b->base.ops = &source_s3_ops;
+	b->base.ops = kind->ops;
+	b->kind = kind;
+	b->keys = (struct source_keys){.page = list_page, .find = find_object};
 	b->key_arena = arena_new();
 	if (parse(b, rest, o, err) < 0) {
 		source_close(&b->base);
@@ -114,21 +158,33 @@ static void bucket_done(struct source *s)
 
 /* --- requests -------------------------------------------------------------------------------- */
 
-static int sign(struct bucket *b, struct arena *a, struct source_rq *rq, struct err *err)
+static int sign(struct source *s, struct arena *a, const struct http_call *call,
+                struct http_header *h, size_t *n, struct err *err)
 {
-	struct http_header h[4];
-	size_t n = 0;
+	const struct bucket *b = (const struct bucket *)s;
+	struct http_header own[SOURCE_SIGN_HEADERS];
+	size_t n_own = 0;
 
-	rq->no_redirect = true; /* another region, which its answer names */
-	rq->n_headers = 0;
 	if (b->key.access_key == NULL)
 		return 0;
-	if (sigv4_sign(a, &b->key, rq->method, rq->url, NULL, 0, EMPTY_SHA256, clock_wall_ms(), h,
-	               &n, err) < 0)
+	if (sigv4_sign(a, &b->key, call->method, call->url, NULL, 0, EMPTY_SHA256, clock_wall_ms(),
+	               own, &n_own, err) < 0)
 		return -1;
-	memcpy(rq->header, h, n * sizeof(h[0]));
-	rq->n_headers = n;
+	memcpy(h + *n, own, n_own * sizeof(own[0]));
+	*n += n_own;
 	return 0;
+}
+
+/* The bucket's URL, without '/' at its end. */
+static void put_bucket(const struct bucket *b, struct buf *url)
+{
+	const char *host = strstr(b->endpoint, "://") + 3;
+
+	if (b->by_host)
+		buf_printf(url, "%.*s%s.%s", (int)(host - b->endpoint), b->endpoint, b->bucket,
+		           host);
+	else
+		buf_printf(url, "%s/%s", b->endpoint, b->bucket);
 }
 
 /* The store names the right region when the request went to, or was signed for, another one. True,
@@ -148,25 +204,24 @@ static bool learn_region(struct bucket *b, const struct http_reply *reply)
 	}
 	b->learned = true;
 	b->key.region = arena_strz(b->key_arena, region);
-	if (b->aws)
-		set_aws_endpoint(b);
+	if (b->kind->regional && !b->own_endpoint)
+		set_regional_endpoint(b);
 	return true;
 }
 
-/* A small request for `path_and_query` of the endpoint. */
-static int ask(struct bucket *b, struct arena *a, enum http_method method, struct str path,
+/* A small request for `path_and_query` of the bucket. */
+static int ask(struct bucket *b, enum http_method method, struct str path_and_query,
                struct http_reply *reply, struct err *err)
 {
 	for (;;) {
 		AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
-		struct source_rq rq = {.method = method};
+		struct source_rq rq = {.method = method, .no_redirect = true, .sign = sign};
 
-		buf_printf(&url, "%s/%s%.*s", b->endpoint, b->bucket, STR_ARG(path));
+		put_bucket(b, &url);
+		buf_str(&url, path_and_query);
 		if (buf_check(&url, "the URL", err) < 0)
 			return -1;
 		rq.url = buf_cstr(&url);
-		if (sign(b, a, &rq, err) < 0)
-			return -1;
 		if (source_http_retry(&b->base, &rq, reply, err) == 0)
 			return 0;
 		if (!learn_region(b, reply))
@@ -175,85 +230,56 @@ static int ask(struct bucket *b, struct arena *a, enum http_method method, struc
 	}
 }
 
-static int list_page(struct bucket *b, struct arena *a, const char *prefix, const char *next,
-                     int max, struct s3xml_listing *out, struct err *err)
+static int list_page(struct source *s, struct arena *a, const char *prefix, const char *next,
+                     struct source_page *out, struct err *err)
 {
+	struct bucket *b = (struct bucket *)s;
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct s3xml_listing l;
 
-	buf_printf(&url, "?list-type=2&max-keys=%d&prefix=", max);
+	buf_puts(&url, b->by_host ? "/" : "");
+	buf_puts(&url, "?list-type=2&max-keys=1000&prefix=");
 	url_encode(str_of(prefix), false, &url);
 	if (next != NULL) {
 		buf_puts(&url, "&continuation-token=");
 		url_encode(str_of(next), false, &url);
 	}
 	if (buf_check(&url, "the URL", err) < 0 ||
-	    ask(b, a, HTTP_GET, buf_view(&url), &reply, err) < 0)
+	    ask(b, HTTP_GET, buf_view(&url), &reply, err) < 0)
 		return -1;
-	if (s3xml_listing(a, buf_view(&reply.body), out, err) == 0)
-		return 0;
-	err_become(err, ERR_SOURCE_BROKEN);
-	return err_wrap(err, "the reply of %s is not from S3; check the endpoint", b->endpoint);
-}
-
-static int found(const struct s3xml_entry *e, size_t skip, struct source_found *to, struct err *err)
-{
-	return source_found(to, str_skip(str_of(e->key), skip), e->info.size, HASH_SHA256, NULL,
-	                    str_of(e->info.etag), err);
-}
-
-/* All pages below `prefix` ("" or ending with '/'). */
-static int list_below(struct bucket *b, const char *prefix, struct source_found *to, size_t *n,
-                      struct err *err)
-{
-	AUTO_FREE char *next = NULL;
-	size_t skip = strlen(prefix);
-
-	for (int page = 0; page < SOURCE_PAGES_MAX; page++) {
-		AUTO_ARENA struct arena *a = arena_new();
-		struct s3xml_listing l;
-
-		if (list_page(b, a, prefix, next, 1000, &l, err) < 0)
-			return -1;
-		for (size_t i = 0; i < l.n; i++) {
-			struct str key = str_of(l.entry[i].key);
-
-			if (!str_starts(key, prefix))
-				return err_set(err, ERR_CORRUPT,
-				               "%s lists keys that were not requested",
-				               b->endpoint);
-			if (key.n == skip || str_ends(key, "/"))
-				continue; /* a folder's marker */
-			if (found(&l.entry[i], skip, to, err) < 0)
-				return -1;
-			(*n)++;
-		}
-		if (!l.truncated || l.next == NULL)
-			return 0;
-		free(next);
-		next = xstrdup(l.next);
+	if (s3xml_listing(a, buf_view(&reply.body), &l, err) < 0) {
+		err_become(err, ERR_SOURCE_BROKEN);
+		return err_wrap(err, "the reply of %s is not from S3; check the endpoint",
+		                b->endpoint);
 	}
-	return err_set(err, ERR_CORRUPT, "its list of objects does not end");
+	*out = (struct source_page){.key = ARENA_ARRAY(a, struct source_key, l.n + 1),
+	                            .n = l.n,
+	                            .next = l.truncated ? l.next : NULL};
+	for (size_t i = 0; i < l.n; i++)
+		out->key[i] = (struct source_key){.key = l.entry[i].key,
+		                                  .size = l.entry[i].info.size,
+		                                  .etag = l.entry[i].info.etag};
+	return 0;
 }
 
-/* One object, by its key: who may read it may not be allowed to list. */
-static int find_object(struct bucket *b, struct arena *a, struct s3xml_entry *out, struct err *err)
+static int find_object(struct source *s, struct arena *a, struct source_key *out, struct err *err)
 {
+	struct bucket *b = (struct bucket *)s;
 	AUTO_BUF struct buf path = BUF_INIT(URL_MAX);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct str etag;
 
 	buf_putc(&path, '/');
-	url_encode(str_of(b->prefix), true, &path);
+	url_encode(str_of(b->keys.prefix), true, &path);
 	if (buf_check(&path, "the URL", err) < 0 ||
-	    ask(b, a, HTTP_HEAD, buf_view(&path), &reply, err) < 0)
+	    ask(b, HTTP_HEAD, buf_view(&path), &reply, err) < 0)
 		return -1;
 	if (reply.length < 0)
 		return err_set(err, ERR_SOURCE_UNSUPPORTED, "the store does not report its length");
-	*out = (struct s3xml_entry){.key = b->prefix, .info.size = (uint64_t)reply.length};
-	etag = source_etag(http_header_of(&reply, "ETag"), NULL);
-	FMT(out->info.etag, "%.*s", (int)MIN(etag.n, sizeof(out->info.etag) - 1),
-	    etag.n > 0 ? etag.p : "");
+	*out = (struct source_key){
+		.key = b->keys.prefix,
+		.size = (uint64_t)reply.length,
+		.etag = arena_strz(a, source_etag(http_header_of(&reply, "ETag"), NULL))};
 	return 0;
 }
 
@@ -261,32 +287,8 @@ static int bucket_list(struct source *s, struct arena *a, const char *resolved U
                        struct source_found *to, const char **revision UNUSED, struct err *err)
 {
 	struct bucket *b = (struct bucket *)s;
-	const char *below = b->prefix[0] != '\0' ? arena_printf(a, "%s/", b->prefix) : "";
-	const char *slash = strrchr(b->prefix, '/');
-	size_t base = slash != NULL ? (size_t)(slash + 1 - b->prefix) : 0;
-	struct s3xml_entry object;
-	struct s3xml_listing l;
-	struct err ignored = {0};
-	size_t n = 0;
 
-	b->single = false;
-	if (list_below(b, below, to, &n, err) < 0) {
-		if (err->code != ERR_DENIED || n > 0 || b->prefix[0] == '\0' ||
-		    find_object(b, a, &object, &ignored) < 0)
-			return -1;
-		err_clear(err);
-		b->single = true;
-		return found(&object, base, to, err);
-	}
-	if (n > 0 || b->prefix[0] == '\0')
-		return 0;
-	/* Perhaps the path is one object: it comes first among the keys that begin with it. */
-	if (list_page(b, a, b->prefix, NULL, 1, &l, err) < 0)
-		return -1;
-	if (l.n == 0 || strcmp(l.entry[0].key, b->prefix) != 0)
-		return 0;
-	b->single = true;
-	return found(&l.entry[0], base, to, err);
+	return source_keys_list(s, a, &b->keys, to, &b->single, err);
 }
 
 static int bucket_read(struct source *s, const struct source_file *f, uint64_t first,
@@ -294,10 +296,11 @@ static int bucket_read(struct source *s, const struct source_file *f, uint64_t f
                        struct err *err)
 {
 	struct bucket *b = (struct bucket *)s;
-	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct source_rq rq = {.method = HTTP_GET,
+	                       .no_redirect = true,
+	                       .sign = sign,
 	                       .file = f,
 	                       .first = first,
 	                       .count = count,
@@ -305,28 +308,111 @@ static int bucket_read(struct source *s, const struct source_file *f, uint64_t f
 	                       .to = to,
 	                       .cancel = cancel};
 
-	buf_printf(&url, "%s/%s/", b->endpoint, b->bucket);
-	url_encode(str_of(b->prefix), true, &url);
-	if (!b->single) {
-		if (b->prefix[0] != '\0')
-			buf_putc(&url, '/');
-		url_encode(str_of(f->path), true, &url);
-	}
+	put_bucket(b, &url);
+	buf_putc(&url, '/');
+	source_keys_url(&b->keys, f, b->single, true, &url);
 	if (buf_check(&url, "the URL", err) < 0)
 		return -1;
 	rq.url = buf_cstr(&url);
-	if (sign(b, a, &rq, err) < 0)
-		return -1;
 	return source_http(s, &rq, &reply, err);
+}
+
+/* --- the stores ------------------------------------------------------------------------------ */
+
+#define RIGHTS                                                                                     \
+	"the keys in auth_secret_name must allow s3:ListBucket on the bucket and s3:GetObject on " \
+	"the path"
+
+/* Regions: docs.aws.amazon.com/general/latest/gr/s3.html. An endpoint of one's own is path style.
+ */
+static const struct bucket_kind s3_kind = {
+	.ops = &source_s3_ops,
+	.region = S3_REGION_DEFAULT,
+	.regional = true,
+};
+
+static int s3_open(struct source **out, struct str rest, const struct source_options *o,
+                   struct err *err)
+{
+	return open_kind(out, &s3_kind, rest, o, err);
 }
 
 const struct source_ops source_s3_ops = {
 	.scheme = "s3",
 	.form = "s3://bucket/path",
-	.auth_advice = "the keys in auth_secret_name must allow s3:ListBucket on the bucket and "
-		       "s3:GetObject on the path",
-	.open = bucket_open,
+	.auth_advice = RIGHTS,
+	.open = s3_open,
 	.list = bucket_list,
 	.read = bucket_read,
 	.done = bucket_done,
 };
+
+/* developers.cloudflare.com/r2/api/s3/api: one region, and a host for each account. */
+static const struct bucket_kind r2_kind = {
+	.ops = &source_r2_ops,
+	.region = "auto",
+	.account = true,
+};
+
+static int r2_open(struct source **out, struct str rest, const struct source_options *o,
+                   struct err *err)
+{
+	return open_kind(out, &r2_kind, rest, o, err);
+}
+
+const struct source_ops source_r2_ops = {
+	.scheme = "r2",
+	.form = "r2://account_id.bucket/path",
+	.auth_advice = "the keys in auth_secret_name must be of an R2 token that may read objects "
+		       "of the bucket",
+	.open = r2_open,
+	.list = bucket_list,
+	.read = bucket_read,
+	.done = bucket_done,
+};
+
+/* docs.coreweave.com, AI Object Storage, "Set endpoints": virtual-hosted style only. */
+static const struct bucket_kind cw_kind = {
+	.ops = &source_cw_ops,
+	.endpoint = "https://cwobject.com",
+	.region = S3_REGION_DEFAULT,
+	.by_host = true,
+};
+
+static int cw_open(struct source **out, struct str rest, const struct source_options *o,
+                   struct err *err)
+{
+	return open_kind(out, &cw_kind, rest, o, err);
+}
+
+const struct source_ops source_cw_ops = {
+	.scheme = "cw",
+	.form = "cw://bucket/path",
+	.auth_advice = RIGHTS,
+	.open = cw_open,
+	.list = bucket_list,
+	.read = bucket_read,
+	.done = bucket_done,
+};
+
+/* cloud.google.com/storage/docs/interoperability */
+static const struct source_ops gs_keys_ops = {
+	.scheme = "gs",
+	.form = "gs://bucket/path",
+	.auth_advice = "the service account of the interoperability keys in auth_secret_name needs "
+		       "the role Storage Object Viewer on the bucket",
+	.list = bucket_list,
+	.read = bucket_read,
+	.done = bucket_done,
+};
+static const struct bucket_kind gs_kind = {
+	.ops = &gs_keys_ops,
+	.endpoint = "https://storage.googleapis.com",
+	.region = "auto",
+};
+
+int source_bucket_gs_open(struct source **out, struct str rest, const struct source_options *o,
+                          struct err *err)
+{
+	return open_kind(out, &gs_kind, rest, o, err);
+}

@@ -131,12 +131,10 @@ static int hf_open(struct source **out, struct str rest, const struct source_opt
                    struct err *err)
 {
 	struct hf *h = source_new(o, sizeof(*h));
-	struct str ep = str_of(o->hf_endpoint != NULL ? o->hf_endpoint : ENDPOINT_DEFAULT);
+	const char *ep = o->endpoint != NULL ? o->endpoint : o->hf_endpoint;
 
-	while (ep.n > 0 && ep.p[ep.n - 1] == '/')
-		ep.n--;
 	h->base.ops = &source_hf_ops;
-	h->endpoint = arena_strz(h->base.arena, ep);
+	h->endpoint = source_endpoint(h->base.arena, ep != NULL ? ep : ENDPOINT_DEFAULT);
 	if (h->base.secret[0] != '\0')
 		h->auth = xasprintf("Bearer %s", h->base.secret);
 	h->signed_url = map_new();

@@ -81,9 +81,11 @@ static int check_size(const struct source_rq *rq, uint64_t total, struct err *er
 }
 
 /* The ETag of the listing; where there was none, the date behind "W/" stands in for it. */
-static int check_same(const struct source_file *f, const struct http_reply *reply, struct err *err)
+static int check_same(const struct source_rq *rq, const struct http_reply *reply, struct err *err)
 {
-	struct str have = source_etag(http_header_of(reply, "ETag"), NULL), want;
+	const struct source_file *f = rq->file;
+	const char *name = rq->pin_header != NULL ? rq->pin_header : "ETag";
+	struct str have = source_etag(http_header_of(reply, name), NULL), want;
 	bool weak = false;
 
 	if (f->etag == NULL)
@@ -95,9 +97,9 @@ static int check_same(const struct source_file *f, const struct http_reply *repl
 		return 0;
 	return err_set(
 		err, ERR_CONFLICT,
-		"it was changed while it was being fetched (its ETag %.*s was %s): start the "
-		"job again",
-		(int)MIN(have.n, (size_t)80), have.p, f->etag);
+		"it was changed while it was being fetched (its %s %.*s was %s): start the job "
+		"again",
+		name, (int)MIN(have.n, (size_t)80), have.p, f->etag);
 }
 
 /* Called before the first byte of a 2xx body. */
@@ -116,7 +118,7 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 			"it was sent with Content-Encoding %.*s although identity was requested. "
 			"The server, or a proxy in front of it, must not compress files",
 			(int)MIN(coding.n, (size_t)40), coding.p);
-	if (rq->pin_etag && check_same(rq->file, reply, err) < 0)
+	if (rq->pin_etag && check_same(rq, reply, err) < 0)
 		return -1;
 	/* Some servers (rclone's, older gofakes3) send a part with status 200: Content-Range says
 	 * what it is, as long as it does not contradict the length. */
@@ -169,10 +171,10 @@ static enum err_code code_of_status(int status)
 		enum err_code code;
 	} known[] = {
 		{400, ERR_INVALID},     {401, ERR_AUTH},        {403, ERR_DENIED},
-		{404, ERR_NOT_FOUND},   {408, ERR_TIMEOUT},     {410, ERR_NOT_FOUND},
-		{412, ERR_CONFLICT},    {416, ERR_RANGE},       {425, ERR_BUSY},
-		{429, ERR_BUSY},        {500, ERR_UNAVAILABLE}, {502, ERR_UNAVAILABLE},
-		{503, ERR_UNAVAILABLE}, {504, ERR_TIMEOUT},
+		{404, ERR_NOT_FOUND},   {408, ERR_TIMEOUT},     {409, ERR_DENIED},
+		{410, ERR_NOT_FOUND},   {412, ERR_CONFLICT},    {416, ERR_RANGE},
+		{425, ERR_BUSY},        {429, ERR_BUSY},        {500, ERR_UNAVAILABLE},
+		{502, ERR_UNAVAILABLE}, {503, ERR_UNAVAILABLE}, {504, ERR_TIMEOUT},
 	};
 
 	for (size_t i = 0; i < COUNT(known); i++) {
@@ -248,9 +250,9 @@ static int too_late(struct err *err)
 }
 
 /* One hop. `auth` NULL: this host is not told who we are. */
-static int one_hop(struct source *s, struct source_rq *rq, const char *url, const char *auth,
-                   struct http_reply *reply, struct http_call *call, struct http_header *h,
-                   struct err *err)
+static int one_hop(struct source *s, struct arena *a, struct source_rq *rq, const char *url,
+                   const char *auth, struct http_reply *reply, struct http_call *call,
+                   struct http_header *h, struct err *err)
 {
 	bool whole = rq->file == NULL || (rq->first == 0 && rq->count == rq->file->size);
 	int64_t left_ms = rq->until_ms > 0 ? rq->until_ms - clock_mono_ms() : 0;
@@ -269,7 +271,7 @@ static int one_hop(struct source *s, struct source_rq *rq, const char *url, cons
 		FMT(range, "bytes=%" PRIu64 "-%" PRIu64, rq->first, rq->first + rq->count - 1);
 		add_header(h, &n, "Range", range);
 	}
-	if (rq->pin_etag && rq->file != NULL && rq->file->etag != NULL &&
+	if (rq->pin_etag && rq->pin_header == NULL && rq->file != NULL && rq->file->etag != NULL &&
 	    strlen(rq->file->etag) < sizeof(match) - 3 && strncmp(rq->file->etag, "W/", 2) != 0) {
 		FMT(match, "\"%s\"", rq->file->etag);
 		add_header(h, &n, "If-Match", match);
@@ -287,6 +289,8 @@ static int one_hop(struct source *s, struct source_rq *rq, const char *url, cons
 	                           .drain = rq->file != NULL && rq->to->drain != NULL ? pass_pipe
 	                                                                              : NULL,
 	                           .arg = rq};
+	if (rq->sign != NULL && rq->sign(s, a, call, h, &call->n_headers, err) < 0)
+		return -1;
 	if (http_do(s->client, call, reply, err) == 0)
 		return 0;
 	if (err->id == ERR_CERTIFICATE_UNTRUSTED)
@@ -307,10 +311,12 @@ int source_http(struct source *s, struct source_rq *rq, struct http_reply *reply
 	struct http_call call;
 	struct url from, to;
 
+	assert(rq->sign == NULL || rq->no_redirect);
+
 	for (int hop = 0;; hop++) {
 		http_reply_done(reply);
 		*reply = (struct http_reply){0};
-		if (one_hop(s, rq, url, auth, reply, &call, h, err) < 0)
+		if (one_hop(s, a, rq, url, auth, reply, &call, h, err) < 0)
 			return -1;
 		copy_header(rq->linked_etag, sizeof(rq->linked_etag), reply, "X-Linked-Etag");
 		copy_header(rq->linked_size, sizeof(rq->linked_size), reply, "X-Linked-Size");

@@ -13,7 +13,7 @@ struct https {
 	char *auth;       /* "Bearer ...", NULL = none; wiped at the end */
 };
 
-static int open_url(struct source **out, const char *scheme, struct str rest,
+static int open_url(struct source **out, const struct source_ops *ops, struct str rest,
                     const struct source_options *o, struct err *err)
 {
 	struct https *h = source_new(o, sizeof(*h));
@@ -21,8 +21,8 @@ static int open_url(struct source **out, const char *scheme, struct str rest,
 	struct str name;
 	struct url u;
 
-	h->base.ops = &source_https_ops;
-	h->url = arena_printf(a, "%s://%.*s", scheme, STR_ARG(rest));
+	h->base.ops = ops;
+	h->url = arena_printf(a, "%s://%.*s", ops->scheme, STR_ARG(rest));
 	if (url_parse(a, str_of(h->url), &u, err) < 0)
 		goto fail;
 	h->host = u.host;
@@ -30,8 +30,8 @@ static int open_url(struct source **out, const char *scheme, struct str rest,
 	if (url_decode(a, name, &name, err) < 0)
 		goto fail;
 	if (name.n == 0 || !fs_path_is_plain(name) || memchr(name.p, '/', name.n) != NULL) {
-		(void)err_set(err, ERR_INVALID,
-		              "its path must end with a file name: %s://host/folder/file", scheme);
+		(void)err_set(err, ERR_INVALID, "its path must end with a file name: %s",
+		              ops->form);
 		goto fail;
 	}
 	h->file = arena_strz(a, name);
@@ -47,13 +47,13 @@ fail:
 static int https_open(struct source **out, struct str rest, const struct source_options *o,
                       struct err *err)
 {
-	return open_url(out, "https", rest, o, err);
+	return open_url(out, &source_https_ops, rest, o, err);
 }
 
 static int http_open(struct source **out, struct str rest, const struct source_options *o,
                      struct err *err)
 {
-	return open_url(out, "http", rest, o, err);
+	return open_url(out, &source_http_ops, rest, o, err);
 }
 
 static int https_check(struct source *s, struct err *err)

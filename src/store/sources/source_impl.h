@@ -19,7 +19,7 @@ struct source_ops {
 	const char *form;   /* what a URL looks like, for messages */
 	/* Advice for a 401 or 403; follows "the source's URL: ". */
 	const char *auth_advice;
-	/* `rest` is what follows "://". Allocates *out with source_new(). */
+	/* `rest` is what follows "://". Allocates *out with source_new(), and sets its ops. */
 	int (*open)(struct source **out, struct str rest, const struct source_options *o,
 	            struct err *err);
 	/* See source_check(); NULL: only a listing can tell. */
@@ -39,8 +39,11 @@ struct source_ops {
 	void (*done)(struct source *s); /* what source_free() does not know; may be NULL */
 };
 
-extern const struct source_ops source_file_ops, source_hf_ops, source_http_ops, source_https_ops,
-	source_s3_ops;
+extern const struct source_ops source_azure_ops, source_cw_ops, source_file_ops, source_gs_ops,
+	source_hf_ops, source_http_ops, source_https_ops, source_r2_ops, source_s3_ops;
+/* A gs:// source whose secret has interoperability keys: Google's store speaks S3, too. */
+int source_bucket_gs_open(struct source **out, struct str rest, const struct source_options *o,
+                          struct err *err) MUST_CHECK;
 
 /* First member of every driver's own struct. */
 struct source {
@@ -74,9 +77,49 @@ int source_no_files(const struct source *s, struct err *err);
 /* Does the filter let this path through? For drivers that would fail on what nobody wants. */
 bool source_wanted(const struct source_found *to, struct str path);
 
+/* A URL without '/' at its end, in `a`. */
+const char *source_endpoint(struct arena *a, const char *url);
+
+/* --- stores of keys -------------------------------------------------------------------------- */
+
+struct source_key {
+	const char *key;
+	uint64_t size;
+	const char *etag; /* NULL: none */
+	const char
+		*encoded; /* NULL, or the coding that the store undoes when it sends the object */
+	uint8_t md5[16];
+	bool has_md5;
+	bool folder; /* an entry that stands for one */
+};
+
+struct source_page {
+	struct source_key *key;
+	size_t n;
+	const char *next; /* token of the page that follows, NULL: none does */
+};
+
+/* What a driver knows to do, of the prefix in its URL: without '/' at its end, "" is all. */
+struct source_keys {
+	const char *prefix;
+	/* The keys that begin with `prefix`, from the token `next` on (NULL: the first ones). */
+	int (*page)(struct source *s, struct arena *a, const char *prefix, const char *next,
+	            struct source_page *out, struct err *err);
+	/* The object whose key k->prefix is; who may read it may not be allowed to list. */
+	int (*find)(struct source *s, struct arena *a, struct source_key *out, struct err *err);
+};
+
+/* Hands over what is below the prefix. *single: nothing is, the prefix is the key of one object. */
+int source_keys_list(struct source *s, struct arena *a, const struct source_keys *k,
+                     struct source_found *to, bool *single, struct err *err) MUST_CHECK;
+/* Appends the key of a listed file, encoded for a URL. */
+void source_keys_url(const struct source_keys *k, const struct source_file *f, bool single,
+                     bool keep_slash, struct buf *url);
+
 /* --- over HTTP ------------------------------------------------------------------------------- */
 
 #define SOURCE_RQ_HEADERS 12
+#define SOURCE_SIGN_HEADERS 4
 
 struct source_rq {
 	enum http_method method;
@@ -85,10 +128,16 @@ struct source_rq {
 	struct http_header header[SOURCE_RQ_HEADERS];
 	size_t n_headers;
 	bool no_redirect; /* a 3xx is an error: the request is signed for its host */
+	/* Adds to the headers h, all but these being there, what proves who asks; NULL: nothing
+	 * does. Called for each try; at most SOURCE_SIGN_HEADERS. With no_redirect only. */
+	int (*sign)(struct source *s, struct arena *a, const struct http_call *call,
+	            struct http_header *h, size_t *n, struct err *err);
 	/* A range of a file into the sink; without a file the body stays in the reply. */
 	const struct source_file *file;
 	uint64_t first, count;
 	bool pin_etag; /* the ranges of this file must keep file->etag */
+	/* Whose value file->etag is, if it is not ETag's: no If-Match is sent then. */
+	const char *pin_header;
 	const struct http_sink *to;
 	void *arg; /* of head */
 	/* Without a file: looks at a 2xx answer before its body is read. */

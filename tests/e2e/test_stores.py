@@ -1,0 +1,130 @@
+"""r2:// and cw:// from MinIO, gs:// from a server of Google's API, azure:// from Azurite."""
+import base64
+import hashlib
+import json
+import os
+
+import pytest
+from s3 import KEYS, s3_server
+from stores import ACCOUNT, ACCOUNT_KEY, azurite, google
+
+ODD = "sub/a b+c%&=?#é.txt"
+INSIDE = ("--cpus", "4", "--memory", "4Gi", "--allow-source-network", "127.0.0.0/8", "--allow-source-network", "::1/128")
+
+
+def fetched(cluster, big, *rows):
+    """One job with the sources of `rows`, each of which has big.bin and a file with an odd name; what it saw is right."""
+    weights = [{k: v for k, v in {"mount_location": f"/{i}", **row}.items() if v} for i, row in enumerate(rows)]
+    commands = [f"sha256sum < /{i}/big.bin; cat '/{i}/{ODD}'; ls /{i}" for i in range(len(rows))]
+    job = cluster.push(commands, weights=weights)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    lines = cluster.user_lines(job)
+    assert lines == [f"{hashlib.sha256(big).hexdigest()}  -", "odd", "big.bin", "sub"] * len(rows)
+
+
+def refusal(cluster, **row):
+    job = cluster.push(["true"], weights=[{"mount_location": "/d", **row}])
+    row = cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
+    return row["error_id"], row["error_message"]
+
+
+def test_stores_that_speak_s3(empty_cluster):
+    """R2's bucket stands behind its account; CoreWeave's is a name below its host."""
+    big = os.urandom(20 << 20)
+    with s3_server(empty_cluster.folder, "minio", MINIO_DOMAIN="store.localhost") as (endpoint, s3):
+        port = endpoint.rpartition(":")[2]
+        host = f"http://store.localhost:{port}"
+        for name, body in (("train/big.bin", big), (f"train/{ODD}", b"odd\n"), ("other", b"not wanted")):
+            s3.put_object(Bucket="data", Key=name, Body=body)
+        cluster = empty_cluster.start(*INSIDE, "--allow-endpoint", endpoint, "--allow-endpoint", host)
+        cluster.cli("secrets", "set", "keys", stdin=KEYS)
+        fetched(cluster, big,
+                {"source": "r2://0123456789abcdef.data/train", "endpoint": endpoint, "auth_secret_name": "keys"},
+                {"source": "cw://data/train", "endpoint": host, "auth_secret_name": "keys"},
+                {"source": "gs://data/train", "endpoint": endpoint, "auth_secret_name": "keys"})
+        ids = [refusal(cluster, source=s, endpoint=endpoint)[0] for s in ("r2://acc.data/train", "cw://data/train")]
+        assert ids == ["source_unauthorized"] * 2
+        assert cluster.error("weights", "prefetch", "r2://acc.data/train", "--endpoint", "https://example.org") == "source_endpoint_denied"
+
+
+def test_google(empty_cluster):
+    big = os.urandom(40 << 20)
+    folder = empty_cluster.folder
+    with google(folder / "google") as store:
+        for name, body in (("train/big.bin", big), (f"train/{ODD}", b"odd\n"), ("other", b"not wanted")):
+            store.put(name, body)
+        for i in range(1100):
+            store.put(f"many/{i}", b"%d" % i)
+        cluster = empty_cluster.start(*INSIDE, "--allow-endpoint", store.endpoint)
+        cluster.cli("secrets", "set", "gcs", stdin=store.account())
+        here = {"endpoint": store.endpoint, "auth_secret_name": "gcs"}
+        fetched(cluster, big, {"source": "gs://data/train", **here})
+        assert store.asked == 1 and store.claims[0]["iss"] == "reader@p.iam.gserviceaccount.com"
+        assert store.claims[0]["scope"] == "https://www.googleapis.com/auth/devstorage.read_only" and store.claims[0]["aud"] == f"{store.endpoint}/token"
+
+        # two pages; one object; a new content of the same name
+        job = cluster.push(["ls /m | wc -l; cat /m/1099; echo; cat /o/other"], weights=[{"source": "gs://data/many", "mount_location": "/m", **here},
+                                                                                 {"source": "gs://data/other", "mount_location": "/o", **here}])
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        assert cluster.user_lines(job) == ["1100", "1099", "not wanted"]
+        store.put("other", b"changed")
+        job = cluster.push(["cat /o/other"], weights=[{"source": "gs://data/other", "mount_location": "/o", **here}])
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        assert cluster.user_lines(job) == ["changed"]
+
+        # public or not
+        id, words = refusal(cluster, source="gs://data/train", endpoint=store.endpoint)
+        assert id == "source_unauthorized" and "no credentials configured: need either OIDC config or secret_id" in words
+        store.public = True
+        fetched(cluster, big, {"source": "gs://data/train", "endpoint": store.endpoint})
+        store.public = False
+
+        # secrets that are none
+        account = json.loads(store.account())
+        for value, words in (("hf_token", "not JSON"), (json.dumps({"type": "service_account"}), "client_email is missing"),
+                             (json.dumps(account | {"private_key": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"}), "private_key in the service account's JSON is not an RSA private key"),
+                             (json.dumps({k: v for k, v in account.items() if k != "token_uri"}), "token_uri is missing")):
+            cluster.cli("secrets", "set", "wrong", stdin=value)
+            id, said = refusal(cluster, source="gs://data/many", endpoint=store.endpoint, auth_secret_name="wrong", allow_patterns=["1"])
+            assert id == "source_secret_invalid" and words in said and "BEGIN" not in said, said
+        store.refuse = (400, {"error": "invalid_grant", "error_description": "Invalid JWT: Token must be a short-lived token"})
+        id, said = refusal(cluster, source="gs://data/many", allow_patterns=["2"], **here)
+        assert id == "source_denied" and "invalid_grant: Invalid JWT: Token must be" in said and "clock" in said
+        assert cluster.error("weights", "prefetch", "gs://data/x@main", code=2) == "source_invalid"
+
+
+def test_azure(empty_cluster):
+    big = os.urandom(40 << 20)
+    with azurite(empty_cluster.folder / "azure") as store:
+        for name, body in (("train/big.bin", big), (f"train/{ODD}", b"odd\n"), ("other", b"not wanted")):
+            store.put(name, body)
+        store.container("open", x_ms_blob_public_access="container")
+        store.container("each", x_ms_blob_public_access="blob")
+        for name in ("open", "each"):
+            store.put("train/big.bin", big, name)
+            store.put(f"train/{ODD}", b"odd\n", name)
+        cluster = empty_cluster.start(*INSIDE, "--allow-endpoint", store.endpoint)
+        connection = f"DefaultEndpointsProtocol=https;AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};EndpointSuffix=core.windows.net"
+        for name, value in (("key", ACCOUNT_KEY), ("json", json.dumps({"account_key": ACCOUNT_KEY})), ("sas", store.sas()), ("sas2", json.dumps({"sas_token": "?" + store.sas()})),
+                            ("line", connection)):
+            cluster.cli("secrets", "set", name, stdin=value)
+        source = f"azure://{ACCOUNT}/data/train"
+        rows = [{"source": source, "endpoint": store.endpoint, "auth_secret_name": name} for name in ("key", "json", "sas", "sas2", "line")]
+        fetched(cluster, big, *rows, {"source": f"azure://{ACCOUNT}/open/train", "endpoint": store.endpoint})
+
+        # one blob, also where only blobs are public
+        one = {"source": f"azure://{ACCOUNT}/each/train/{ODD[:0]}big.bin", "endpoint": store.endpoint, "mount_location": "/d"}
+        job = cluster.push(["sha256sum < /d/big.bin"], weights=[one])
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        assert cluster.user_lines(job) == [f"{hashlib.sha256(big).hexdigest()}  -"]
+        id, words = refusal(cluster, source=source, endpoint=store.endpoint)
+        assert "not public" in words and "auth_secret_name" in words, (id, words)
+
+        for value, id, words in (("not base64!", "source_secret_invalid", "account key is not base64"), ('{"key": 1}', "source_secret_invalid", "account_key is missing"),
+                                 ("sig=abc", "source_secret_invalid", "no sv and sig"), ("AccountName=another;AccountKey=" + ACCOUNT_KEY, "source_secret_invalid", "of the account another"),
+                                 (base64.b64encode(b"x" * 64).decode(), "source_denied", ""), (store.sas(rights="w"), "source_denied", ""), (store.sas(life_s=-60), "source_denied", "")):
+            cluster.cli("secrets", "set", "wrong", stdin=value)
+            got, said = refusal(cluster, source=f"azure://{ACCOUNT}/data/other", endpoint=store.endpoint, auth_secret_name="wrong")
+            assert (got, words in said) == (id, True), (value, got, said)
+            assert "sig=" not in said.replace("no sv and sig", "") and value[-20:] not in said, said
+        assert cluster.error("weights", "prefetch", "azure://data/x", code=2) == "source_invalid"
