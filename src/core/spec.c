@@ -1,6 +1,8 @@
 /* spec.c - reading a specification as a whole, its problems, and the small words in it. */
 #include "core/spec.h"
 
+#include "core/ckpt.h"
+
 #include "core/spec_table.h"
 
 #include "base/conf.h"
@@ -292,6 +294,49 @@ static bool r2_ok(struct str rest)
 	return all_of(account, "-") && account.n <= 63 && s3_ok(rest);
 }
 
+/* project[@job][/checkpoint]; *job is empty for "latest", too. */
+static bool bt_split(struct str rest, struct str *project, struct str *job, struct str *name)
+{
+	bool named = rest.n > 0 && memchr(rest.p, '/', rest.n) != NULL, from;
+
+	*project = split(&rest, '/');
+	*name = rest;
+	rest = *project;
+	from = rest.n > 0 && memchr(rest.p, '@', rest.n) != NULL;
+	*project = split(&rest, '@');
+	*job = rest;
+	if (project->n == 0 || (named && name->n == 0) || (from && !all_of(*job, "")))
+		return false;
+	if (str_eq(*job, "latest"))
+		*job = (struct str){0};
+	return memchr(project->p, ':', project->n) == NULL;
+}
+
+static bool bt_ok(struct str rest)
+{
+	struct str project, job, name;
+
+	return bt_split(rest, &project, &job, &name) &&
+	       (name.n == 0 || ckpt_path_fault(name) == NULL);
+}
+
+int spec_ckpt_source(struct arena *a, struct str source, struct spec_load *out, struct err *err)
+{
+	struct str project, job, name;
+
+	if (!str_starts(source, "bt://") ||
+	    !bt_split(str_skip(source, sizeof("bt://") - 1), &project, &job, &name))
+		return err_set(err, ERR_SOURCE_INVALID,
+		               "should have the form bt://project[@job][/checkpoint]");
+	*out = (struct spec_load){
+		.project = arena_strz(a, project),
+		.job = job.n > 0 ? arena_strz(a, job) : NULL,
+		.name = name.n > 0 ? arena_strz(a, name) : NULL,
+		.latest = name.n == 0,
+	};
+	return 0;
+}
+
 static bool https_ok(struct str rest)
 {
 	struct str host = split(&rest, '/');
@@ -312,10 +357,11 @@ int spec_endpoint_check(struct str source, struct str endpoint, struct err *err)
 {
 	struct str host = endpoint;
 
-	if (str_starts(source, "https://") || str_starts(source, "file://"))
+	if (str_starts(source, "https://") || str_starts(source, "file://") ||
+	    str_starts(source, "bt://"))
 		return err_set(err, ERR_SOURCE_INVALID,
-		               "is for sources in a store or on a Hub, not for https:// and "
-		               "file://");
+		               "is for sources in a store or on a Hub, not for https://, file:// "
+		               "and bt://");
 	if (str_starts(endpoint, "https://"))
 		host = str_skip(endpoint, sizeof("https://") - 1);
 	else if (str_starts(endpoint, "http://"))
@@ -340,12 +386,12 @@ static const struct {
 	{"cw://",    "cw://bucket/path",                            s3_ok, true},
 	{"https://", "https://host/path",                           https_ok, false},
 	{"file://",  "file:///absolute/path",                       file_ok, false},
-	{"bt://",    "name the checkpoint in load_checkpoint_config", NULL, false},
+	{"bt://",    "bt://project[@job][/checkpoint]",             bt_ok, false},
 	{"http://",  "use https://", NULL, false},
 };
 /* clang-format on */
 
-#define SCHEMES_SHOWN "azure://, cw://, file://, gs://, hf://, https://, r2://, s3://"
+#define SCHEMES_SHOWN "azure://, bt://, cw://, file://, gs://, hf://, https://, r2://, s3://"
 
 int spec_source_check(struct str source, struct err *err)
 {

@@ -203,6 +203,9 @@ int spec_accelerator(struct arena *a, struct str text, const char **type, uint32
 bool spec_name_ok(struct str name); /* project, job, team, secret names: see spec.c */
 /* The source of a weight: scheme is supported, form is right. ERR_INVALID says what is expected. */
 int spec_source_check(struct str source, struct err *err) MUST_CHECK;
+/* What a bt:// source refers to, in `a`: bt://project[@job][/checkpoint]. */
+int spec_ckpt_source(struct arena *a, struct str source, struct spec_load *out,
+                     struct err *err) MUST_CHECK;
 bool spec_bucket_ok(struct str name); /* of an s3:// source */
 bool spec_gs_bucket_ok(struct str name);
 bool spec_azure_ok(struct str account, struct str container);

@@ -506,12 +506,13 @@ static const struct spec_field weights_fields[] = {
 	 .at = WEIGHTS(source),
 	 .help = "`hf://owner/repo@revision`, `s3://bucket/path`, `gs://bucket/path`, "
 	         "`azure://account/container/path`, `r2://account_id.bucket/path`, "
-	         "`cw://bucket/path`, `https://host/path` or `file:///path`"},
+	         "`cw://bucket/path`, `https://host/path` or `file:///path`; "
+	         "`bt://project[@job][/checkpoint]` is a checkpoint of this server"},
 	{.name = "endpoint", .kind = SPEC_TEXT, .flags = SPEC_SPARSE, .max = 1000,
 	 .at = WEIGHTS(endpoint),
 	 .help = "URL of the store or Hub, if it is not the server's default: "
 	         "`https://minio.example.org:9000`. The server must allow it (--allow-endpoint). "
-	         "Not for `https://` and `file://`"},
+	         "Not for `https://`, `file://` and `bt://`"},
 	{.name = "mount_location", .kind = SPEC_PATH, .at = WEIGHTS(mount_location),
 	 .help = "absolute path in the job, read-only. Required, but for `layout: hub`, whose "
 	         "default is `" SPEC_HUB_PLACE "`"},
@@ -583,6 +584,8 @@ static void read_weights(struct spec_reader *r, const struct doc *d, void *item,
 	if (w->source != NULL && w->endpoint != NULL &&
 	    spec_endpoint_check(str_of(w->source), str_of(w->endpoint), &err) < 0)
 		spec_fault_at(r, doc_get(d, "endpoint"), "endpoint", "%.250s", err.msg);
+	if (w->source != NULL && w->secret != NULL && str_starts(str_of(w->source), "bt://"))
+		spec_fault(r, d, "bt:// sources need no credentials: remove auth_secret_name");
 	check_patterns(r, d, "allow_patterns");
 	check_patterns(r, d, "ignore_patterns");
 }

@@ -128,3 +128,62 @@ def test_azure(empty_cluster):
             assert (got, words in said) == (id, True), (value, got, said)
             assert "sig=" not in said.replace("no sv and sig", "") and value[-20:] not in said, said
         assert cluster.error("weights", "prefetch", "azure://data/x", code=2) == "source_invalid"
+
+
+SAVES = ("python3 - <<'E'\nimport json, os\nd = os.environ['BT_CHECKPOINT_DIR'] + '/{name}'\nos.makedirs(d + '/sub')\nopen(d + '/sub/note', 'w').write('{name}')\n"
+         "h = json.dumps({{'w': {{'dtype': 'U8', 'shape': [9], 'data_offsets': [0, 9]}}}}).encode()\n"
+         "open(d + '/model.safetensors', 'wb').write(len(h).to_bytes(8, 'little') + h + b'{text}')\nE")
+
+
+def save(name, text):
+    """A command that writes a checkpoint with these nine bytes."""
+    return SAVES.format(name=name, text=text)
+
+
+def test_checkpoints_as_weights(empty_cluster):
+    """bt://: what a job has saved is what another one starts from; it is fetched once, and stays what it was."""
+    cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
+    tail = "tail -c 9 /w/model.safetensors; echo; cat /w/sub/note; echo; test ! -w /w/sub/note"
+    ckpt = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
+    first = cluster.push([save("checkpoint-1", "one......"), save("checkpoint-2", "two......")], runtime=ckpt, project="train")
+    cluster.wait(first, "TRAINING_JOB_COMPLETED")
+
+    def seen(source, **row):
+        job = cluster.push([tail], project="other", weights=[{"source": source, "mount_location": "/w", **row}])
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        return job, cluster.user_lines(job)
+
+    assert seen(f"bt://train@{first['id']}/checkpoint-1")[1] == ["one......", "checkpoint-1"]
+    latest, lines = seen("bt://train")
+    assert lines == ["two......", "checkpoint-2"]
+    assert seen(f"bt://train@{first['id']}")[1] == seen("bt://train@latest/checkpoint-2")[1] == lines
+    rows = [w for w in cluster.json("weights", "ls") if w["source"] == "bt://train"]
+    assert len(rows) == 1 and rows[0]["revision"].startswith(f"{first['id']}/checkpoint-2@")
+    cluster.cli("weights", "prefetch", "bt://train", "--allow", "sub/*")
+
+    # a newer job: a new job takes its checkpoint, one that is made again has what it had, also when that is gone
+    second = cluster.push([save("checkpoint-9", "nine.....")], runtime=ckpt, project="train")
+    cluster.wait(second, "TRAINING_JOB_COMPLETED")
+    assert seen("bt://train")[1] == ["nine.....", "checkpoint-9"]
+    cluster.cli("checkpoints", "rm", f"{first['id']}/checkpoint-2", "--yes")
+    again = json.loads(cluster.cli("recreate", latest["id"], "-o", "json").out)
+    cluster.wait(again, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(again) == lines
+
+    # of several nodes, each part is in a folder of its own
+    both = cluster.push([save("checkpoint-1", "both.....")], runtime=ckpt, project="pair",
+                        compute={"cpu_count": 1, "memory": "256Mi", "node_count": 2})
+    cluster.wait(both, "TRAINING_JOB_COMPLETED")
+    job = cluster.push(["cat /w/rank-0/sub/note /w/rank-1/sub/note; ls /w"], project="other", weights=[{"source": "bt://pair", "mount_location": "/w"}])
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    assert cluster.user_lines(job) == ["checkpoint-1checkpoint-1rank-0", "rank-1"]
+
+    # what there is not
+    for source, error in (("bt://nothing", "project_not_found"), ("bt://train@abcdefg", "job_not_found"), (f"bt://train@{first['id']}/checkpoint-2", "checkpoint_not_found"),
+                          (f"bt://other@{first['id']}", "job_not_found")):
+        assert cluster.error("weights", "prefetch", source) == error, source
+    for source in ("bt://", "bt://train/", "bt://train@", "bt://loops:run/weights/a", "bt://train/../x"):
+        assert cluster.error("weights", "prefetch", source, code=2) == "source_invalid", source
+    assert cluster.error("weights", "prefetch", "bt://train", "--endpoint", "https://example.org", code=2) == "source_invalid"
+    key = cluster.people({"stranger": ("others", "member")})["stranger"]
+    assert cluster.error("weights", "prefetch", "bt://train", token=key) == "project_not_found"

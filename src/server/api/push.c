@@ -156,7 +156,7 @@ static int check_sources(const struct ask *ask, const struct model_project *p,
 		bool may = fetch_may(app, w, err) == 0;
 		struct fetch_own is;
 
-		if (!may || fetch_check(app, w, err) < 0) {
+		if (!may || fetch_check(app, p->team_id, w, err) < 0) {
 			if (had == NULL || !fetch_has(app, had->manifest))
 				return err_wrap(err, "job.weights[%zu]%s", i,
 				                may ? "" : ".endpoint");

@@ -359,6 +359,26 @@ int loads_check(struct app *app, struct arena *a, const struct model_job *job,
 	return 0;
 }
 
+int loads_find(struct app *app, struct arena *a, const char *team_id, const struct spec_load *ref,
+               struct resolved_load *out, struct err *err)
+{
+	const struct model_job nobody = {.team_id = team_id};
+	struct choice c = {.app = app, .a = a, .job = &nobody, .ref = ref, .quiet = true};
+
+	assert(ref->project != NULL || ref->job != NULL);
+	return choose(&c, out, err);
+}
+
+int loads_may_find(struct app *app, struct arena *a, const char *team_id,
+                   const struct spec_load *ref, struct err *err)
+{
+	const struct model_job nobody = {.team_id = team_id};
+	struct choice c = {.app = app, .a = a, .job = &nobody, .ref = ref, .quiet = true};
+
+	assert(ref->project != NULL || ref->job != NULL);
+	return check_one(&c, err);
+}
+
 int loads_newest(struct app *app, struct arena *a, const struct model_job *job,
                  struct resolved_load *out, struct err *err)
 {

@@ -20,6 +20,14 @@ int loads_check(struct app *app, struct arena *a, const struct model_job *job,
                 const struct job_spec *spec, const struct resolved *frozen,
                 struct err *err) MUST_CHECK;
 
+/* The checkpoint that a reference of this team means, which names a project or a job.
+ * ERR_PROJECT_NOT_FOUND, ERR_JOB_NOT_FOUND, ERR_CHECKPOINT_NOT_FOUND, ERR_CHECKPOINT_INCOMPLETE. */
+int loads_find(struct app *app, struct arena *a, const char *team_id, const struct spec_load *ref,
+               struct resolved_load *out, struct err *err) MUST_CHECK;
+/* Can it ever lead to one? A job that has not ended may still write it. */
+int loads_may_find(struct app *app, struct arena *a, const char *team_id,
+                   const struct spec_load *ref, struct err *err) MUST_CHECK;
+
 /* The newest complete checkpoint of this job, in `a`: for a recreated job that resumes.
  * ERR_CHECKPOINT_NOT_FOUND when it has none. */
 int loads_newest(struct app *app, struct arena *a, const struct model_job *job,

@@ -4,6 +4,7 @@
 #include "core/redact.h"
 #include "server/api/ctx.h"
 #include "server/control/inputs.h"
+#include "server/data/fetch_ckpt.h"
 #include "server/data/hub.h"
 #include "server/data/mirror_room.h"
 #include "server/api/secrets.h"
@@ -360,7 +361,10 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	                         .cancel = &f->cancel};
 	int r;
 
-	if (source_open(&s, f->source, &o, err) < 0)
+	r = fetch_is_ckpt(f->source)
+	            ? fetch_ckpt_open(app, f->team_id, f->source, f->asked_revision, &o, &s, err)
+	            : source_open(&s, f->source, &o, err);
+	if (r < 0)
 		return -1;
 	if (source_list(s, f->a, &f->filter, f->asked_revision, &listing, err) < 0) {
 		*absent = source_refusal(s) == SOURCE_NO_REPOSITORY;
@@ -625,7 +629,7 @@ int fetch_may(struct app *app, const struct spec_weights *w, struct err *err)
 	               w->source, w->endpoint);
 }
 
-int fetch_check(struct app *app, const struct spec_weights *w, struct err *err)
+int fetch_check(struct app *app, const char *team_id, const struct spec_weights *w, struct err *err)
 {
 	struct source_options o = {
 		.file_roots = (const char *const *)app->set.allow_file_root.item,
@@ -636,6 +640,8 @@ int fetch_check(struct app *app, const struct spec_weights *w, struct err *err)
 
 	if (spec_source_check(str_of(w->source), err) < 0)
 		return -1;
+	if (fetch_is_ckpt(w->source))
+		return fetch_ckpt_check(app, team_id, w->source, err);
 	if (!str_starts(str_of(w->source), "file://") && !str_starts(str_of(w->source), "https://"))
 		return 0;
 	return source_open(&s, w->source, &o, err) < 0 ? -1 : source_check(s, err);
@@ -793,7 +799,7 @@ static int prefetch_mirror(const struct ask *ask, const char *team_id, const str
 	int r;
 
 	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_team(ask, team_id, &want.team_id, err) < 0 ||
-	    fetch_check(app, w, err) < 0 ||
+	    fetch_check(app, want.team_id, w, err) < 0 ||
 	    fetch_own_find(ask, want.team_id, w, &want.own, err) < 0 ||
 	    fetch_begin(app, &want, &f, err) < 0)
 		return -1;

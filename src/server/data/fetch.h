@@ -40,9 +40,11 @@ void fetch_stop(struct app *app); /* after app->stopping: cancels what runs, joi
 void fetch_free(struct app *app);
 /* May a job of this server name that endpoint? ERR_SOURCE_ENDPOINT_DENIED, ERR_SOURCE_INVALID. */
 int fetch_may(struct app *app, const struct spec_weights *w, struct err *err) MUST_CHECK;
-/* What can be said of a source before it is fetched: one that is none, a file that is not there or
- * not in an allowed folder, an internal address. */
-int fetch_check(struct app *app, const struct spec_weights *w, struct err *err) MUST_CHECK;
+/* What can be said of a source before it is fetched for that team: one that is none, a file that is
+ * not there or not in an allowed folder, an internal address, a checkpoint that nobody will write.
+ */
+int fetch_check(struct app *app, const char *team_id, const struct spec_weights *w,
+                struct err *err) MUST_CHECK;
 /* Is everything here that this manifest names? Then its source is not asked. */
 bool fetch_has(struct app *app, const char *manifest);
 /* Is a fetch of this source under way that has not asked for room? It may be about to find all that

@@ -4,7 +4,11 @@
  *   hf://[datasets/]owner/repo[@rev][/folder]   any Hub endpoint (spec of the Hub protocol)
  *   s3://bucket/prefix                          any endpoint
  *   https://host/path                           one file (http:// too; job specs do not take it)
+ *   gs://bucket/prefix                          Google Cloud Storage
+ *   azure://account/container/prefix            Azure Blob Storage
+ *   r2://account.bucket/prefix, cw://bucket/prefix    stores of Cloudflare and CoreWeave
  *   file:///path                                only below folders that the administrator allows
+ *   bt://...                                    objects of a store of ours, see source_objects()
  *
  * A driver is one .c file with one const struct source_ops in the table of source.c.
  */
@@ -16,6 +20,7 @@
 #include "core/glob.h"
 #include "core/hub.h"
 #include "io/client.h"
+#include "store/objects/objstore.h"
 
 #define SOURCE_FILES_MAX 200000
 
@@ -80,6 +85,21 @@ struct source; /* opaque; drivers see source_impl.h */
 
 int source_open(struct source **out, const char *url, const struct source_options *o,
                 struct err *err) MUST_CHECK;
+/* Files in an object store of ours; what is given is copied, but for the store. ERR_CORRUPT: two of
+ * them have one path. */
+struct source_object {
+	const char *path, *key;
+	uint64_t size;
+	struct digest sha256;
+};
+struct source_objects {
+	struct objstore *store;
+	const struct source_object *object;
+	size_t n;
+	const char *revision;
+};
+int source_open_objects(struct source **out, const char *url, const struct source_objects *from,
+                        const struct source_options *o, struct err *err) MUST_CHECK;
 void source_close(struct source *s);
 DEFINE_CLEANUP(struct source, source_close)
 #define AUTO_SOURCE CLEANUP(source_close_p)

@@ -40,7 +40,8 @@ struct source_ops {
 };
 
 extern const struct source_ops source_azure_ops, source_cw_ops, source_file_ops, source_gs_ops,
-	source_hf_ops, source_http_ops, source_https_ops, source_r2_ops, source_s3_ops;
+	source_hf_ops, source_http_ops, source_https_ops, source_objects_ops, source_r2_ops,
+	source_s3_ops;
 /* A gs:// source whose secret has interoperability keys: Google's store speaks S3, too. */
 int source_bucket_gs_open(struct source **out, struct str rest, const struct source_options *o,
                           struct err *err) MUST_CHECK;
