@@ -8,7 +8,8 @@
  * streams there shall be.
  *
  * One lock (struct xfer.lock) guards the part table; it is never held across I/O, except for the
- * 20 bytes that note a part in the journal. Another one (writing) lets one stream at a time write.
+ * 20 bytes that note a part in the journal, or how far one is. Another one (writing) lets one
+ * stream at a time write.
  */
 #include "store/sources/xfer_impl.h"
 
@@ -28,6 +29,7 @@
 #define WRITE_CHUNK ((size_t)256 << 10)
 #define SYNC_BYTES ((uint64_t)512 << 20)
 #define TICK_MS 100
+#define FLUSH_MS 500    /* that a piece waits for the rest of its chunk */
 #define FRONT_MS 5      /* the front moves without a word */
 #define START_MS 250    /* between two looks at the rate, while the streams double */
 #define WINDOW_MS 1000  /* ... and from then on */
@@ -35,8 +37,8 @@
 
 /* --- many streams ---------------------------------------------------------------------------- */
 
-/* WANTED -> TAKEN -> DONE; one that an earlier try had written is DONE from the start. A stream
- * that fails keeps its part: then all fails. */
+/* WANTED -> TAKEN -> DONE; one that an earlier try had written is DONE from the start, or begins
+ * where that one was. A stream that fails keeps its part: then all fails. */
 enum part_state { PART_WANTED, PART_TAKEN, PART_DONE };
 
 struct part {
@@ -106,7 +108,7 @@ static void part_to(struct xfer *x, size_t part, enum part_state to)
 		assert(false); /* nobody gives one back */
 		break;
 	case PART_TAKEN:
-		assert(p->state == PART_WANTED && atomic_load(&p->written) == 0);
+		assert(p->state == PART_WANTED && atomic_load(&p->written) < part_size(x, part));
 		break;
 	case PART_DONE:
 		assert(p->state == PART_TAKEN && atomic_load(&p->written) == part_size(x, part));
@@ -174,7 +176,30 @@ struct part_sink {
 	uint64_t first, size;
 	uint8_t *chunk; /* WRITE_CHUNK */
 	size_t held;
+	int64_t flushed_ms, noted_ms; /* when it was last noted how far it is */
+	uint64_t noted;
 };
+
+/* With a slow source the next kill comes before the end of the part: what is written is noted once
+ * in a while. */
+static int part_note(struct part_sink *s, int64_t now_ms, struct err *err)
+{
+	struct xfer *x = s->x;
+	uint64_t grain = x->part_bytes / XFER_GRAINS;
+	unsigned grains = (unsigned)(atomic_load(&s->part->written) / grain);
+	int r = 0;
+
+	if (now_ms - s->noted_ms < XFER_NOTE_MS || grains == 0 || grains == XFER_GRAINS ||
+	    grains * grain <= s->noted)
+		return 0;
+	lock_take(&x->lock);
+	xfer_check(x);
+	r = xfer_journal_grains(&x->journal, (size_t)(s->part - x->part), grains, err);
+	lock_give(&x->lock);
+	s->noted_ms = now_ms;
+	s->noted = grains * grain;
+	return r;
+}
 
 static int part_flush(struct part_sink *s, struct err *err)
 {
@@ -191,7 +216,8 @@ static int part_flush(struct part_sink *s, struct err *err)
 	atomic_store_explicit(&s->part->written, at + s->held, memory_order_release);
 	atomic_fetch_add_explicit(&s->x->fetched, s->held, memory_order_relaxed);
 	s->held = 0;
-	return 0;
+	s->flushed_ms = clock_mono_ms();
+	return part_note(s, s->flushed_ms, err);
 }
 
 static int part_write(void *arg, const void *p, size_t n, struct err *err)
@@ -211,6 +237,9 @@ static int part_write(void *arg, const void *p, size_t n, struct err *err)
 		if (s->held == WRITE_CHUNK && part_flush(s, err) < 0)
 			return -1;
 	}
+	/* What trickles in is not held back for long. */
+	if (s->held > 0 && clock_mono_ms() - s->flushed_ms >= FLUSH_MS)
+		return part_flush(s, err);
 	return 0;
 }
 
@@ -263,6 +292,8 @@ static int part_drain(void *arg, int from, size_t n, struct err *err)
 	atomic_fetch_add_explicit(&s->x->fetched, n - left, memory_order_relaxed);
 	if (e != 0 && e != EINVAL)
 		return err_errno(err, e, "write a fetched file");
+	if (part_note(s, clock_mono_ms(), err) < 0)
+		return -1;
 	return part_copy(s, from, left, err);
 }
 
@@ -274,11 +305,14 @@ static int fetch_part(struct xfer *x, size_t part, uint8_t *chunk, struct err *e
 	                      .part = p,
 	                      .first = part * x->part_bytes,
 	                      .size = part_size(x, part),
-	                      .chunk = chunk};
+	                      .chunk = chunk,
+	                      .flushed_ms = clock_mono_ms(),
+	                      .noted_ms = clock_mono_ms()};
 	const struct http_sink sink = {.put = part_write, .drain = part_drain, .arg = &s};
 	struct retry r = RETRY_INIT(XFER_TRIES);
-	uint64_t at = 0;
+	uint64_t at = atomic_load(&p->written);
 
+	s.noted = at;
 	while (at < s.size) {
 		uint64_t before = at;
 		int got = job->read(job->of, s.first + at, s.size - at, &sink, &x->stop, err);
@@ -644,14 +678,14 @@ static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, boo
 {
 	struct xfer x = {
 		.magic = XFER_MAGIC, .job = job, .part_bytes = choose_part_bytes(job->size)};
-	AUTO_FREE bool *done = NULL;
+	AUTO_FREE uint16_t *grains = NULL;
 	int r;
 
 	x.parts = (size_t)((job->size + x.part_bytes - 1) / x.part_bytes);
 	if (x.parts > XFER_PARTS_MAX)
 		return err_set(err, ERR_TOO_BIG, "a file of %" PRIu64 " bytes", job->size);
-	done = xcalloc(x.parts, sizeof(*done));
-	if (xfer_journal_open(&x.journal, job, x.part_bytes, done, x.parts, err) < 0)
+	grains = xcalloc(x.parts, sizeof(*grains));
+	if (xfer_journal_open(&x.journal, job, x.part_bytes, grains, x.parts, err) < 0)
 		return -1;
 	if (reserve(job->fd, job->size, err) < 0) {
 		xfer_journal_close(&x.journal);
@@ -659,10 +693,17 @@ static int fetch_ranged(const struct xfer_job *job, struct xfer_result *out, boo
 	}
 	x.part = xcalloc(x.parts, sizeof(*x.part));
 	for (size_t i = 0; i < x.parts; i++) {
-		x.n_done += done[i];
-		*resumed = *resumed || done[i];
-		x.part[i].state = done[i] ? PART_DONE : PART_WANTED;
-		atomic_init(&x.part[i].written, done[i] ? part_size(&x, i) : 0);
+		uint64_t size = part_size(&x, i);
+		uint64_t there = MIN(grains[i] * (x.part_bytes / XFER_GRAINS), size);
+		bool done = grains[i] == XFER_GRAINS;
+
+		/* The last one may be short: its end is what its `p` line says. */
+		if (!done && there == size)
+			there = 0;
+		x.n_done += done;
+		*resumed = *resumed || there > 0;
+		x.part[i].state = done ? PART_DONE : PART_WANTED;
+		atomic_init(&x.part[i].written, there);
 	}
 	lock_init(&x.lock, LOCK_XFER);
 	lock_init(&x.writing, LOCK_XFER_WRITE);

@@ -46,7 +46,8 @@ static bool parse_record(const char *p, char *kind, uint32_t *value)
 	uint8_t b[4];
 	struct err err = {0};
 
-	if ((p[0] != 'p' && p[0] != 's') || hex_decode(str_n(p + 2, 8), b, 4, &err) < 0)
+	if ((p[0] != 'p' && p[0] != 'w' && p[0] != 's') ||
+	    hex_decode(str_n(p + 2, 8), b, 4, &err) < 0)
 		return false;
 	*kind = p[0];
 	*value = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
@@ -76,9 +77,10 @@ static size_t match_head(struct str text, const struct xfer_job *job, uint64_t p
 	return strlen(head);
 }
 
-/* Reads records into order[], the parts in the order they were noted. Returns the good bytes. */
+/* Reads records into order[], the parts in the order they were noted, and grains[], of those that
+ * were not finished. Returns the good bytes. */
 static size_t read_records(struct str text, size_t parts, uint32_t *order, uint32_t *noted,
-                           uint32_t *synced)
+                           uint32_t *synced, uint16_t *grains)
 {
 	size_t at = 0;
 	uint32_t value;
@@ -91,6 +93,8 @@ static size_t read_records(struct str text, size_t parts, uint32_t *order, uint3
 			*synced = value;
 		else if (kind == 'p' && value < parts && *noted < parts)
 			order[(*noted)++] = value;
+		else if (kind == 'w' && value / XFER_GRAINS < parts)
+			grains[value / XFER_GRAINS] = (uint16_t)(value % XFER_GRAINS);
 		else
 			break;
 	}
@@ -121,7 +125,7 @@ static int begin(struct xfer_journal *j, const struct xfer_job *job, uint64_t pa
 }
 
 int xfer_journal_open(struct xfer_journal *j, const struct xfer_job *job, uint64_t part_bytes,
-                      bool *done, size_t parts, struct err *err)
+                      uint16_t *grains, size_t parts, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(HEAD_CAP + 3 * XFER_PARTS_MAX * RECORD_BYTES);
 	AUTO_FREE uint32_t *order = xcalloc(parts, sizeof(*order));
@@ -144,9 +148,11 @@ int xfer_journal_open(struct xfer_journal *j, const struct xfer_job *job, uint64
 		head = match_head(buf_view(&text), job, part_bytes, boot, &same_boot);
 	if (head > 0) {
 		good = read_records(str_skip(buf_view(&text), head), parts, order, &j->noted,
-		                    &synced);
+		                    &synced, grains);
 		keep = same_boot ? j->noted : synced;
 	}
+	if (!same_boot)
+		memset(grains, 0, parts * sizeof(*grains));
 	if (!same_boot && begin(j, job, part_bytes, boot, order, keep, err) < 0)
 		return -1;
 	j->fd = open(job->journal, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -158,7 +164,7 @@ int xfer_journal_open(struct xfer_journal *j, const struct xfer_job *job, uint64
 		return -1;
 	}
 	for (uint32_t i = 0; i < keep; i++)
-		done[order[i]] = true;
+		grains[order[i]] = XFER_GRAINS;
 	return 0;
 }
 
@@ -169,28 +175,38 @@ void xfer_journal_close(struct xfer_journal *j)
 	j->fd = -1;
 }
 
-int xfer_journal_part(struct xfer_journal *j, size_t part, struct err *err)
+static int note(struct xfer_journal *j, char kind, uint32_t value, struct err *err)
 {
 	char line[RECORD_BYTES + 1];
 
 	if (j->fd < 0)
 		return 0;
-	format_record(line, 'p', (uint32_t)part);
+	format_record(line, kind, value);
 	if (fs_write_all(j->fd, line, RECORD_BYTES, err) < 0)
 		return err_wrap(err, "write the journal of a fetch");
-	j->noted++;
 	return 0;
+}
+
+int xfer_journal_part(struct xfer_journal *j, size_t part, struct err *err)
+{
+	if (note(j, 'p', (uint32_t)part, err) < 0)
+		return -1;
+	j->noted += j->fd >= 0;
+	return 0;
+}
+
+int xfer_journal_grains(struct xfer_journal *j, size_t part, unsigned grains, struct err *err)
+{
+	assert(part < XFER_PARTS_MAX && grains > 0 && grains < XFER_GRAINS);
+	return note(j, 'w', (uint32_t)part * XFER_GRAINS + grains, err);
 }
 
 int xfer_journal_synced(struct xfer_journal *j, uint32_t count, struct err *err)
 {
-	char line[RECORD_BYTES + 1];
-
+	if (note(j, 's', count, err) < 0)
+		return -1;
 	if (j->fd < 0)
 		return 0;
-	format_record(line, 's', count);
-	if (fs_write_all(j->fd, line, RECORD_BYTES, err) < 0)
-		return err_wrap(err, "write the journal of a fetch");
 	if (fdatasync(j->fd) < 0)
 		return err_errno(err, errno, "write the journal of a fetch");
 	return 0;
