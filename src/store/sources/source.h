@@ -22,7 +22,7 @@
 #include "io/client.h"
 #include "store/objects/objstore.h"
 
-#define SOURCE_FILES_MAX 200000
+#define SOURCE_FILES_MAX 1000000
 
 struct source_options {
 	struct http_client *client;    /* guarded: see client.h */
