@@ -593,6 +593,39 @@ static void source_signed_urls_expire(void **state UNUSED)
 	assert_int_equal(faulty_stat(&server, "leaks"), 0);
 }
 
+/* A signature of another time is refused: whose clock is wrong is said. */
+static void source_clocks_that_differ(void **state UNUSED)
+{
+	static const struct {
+		int64_t off_ms;
+		const char *says;
+	} rows[] = {
+		{20 * 60000, "this server's clock is 20 minutes ahead of the source's"},
+		{-7 * 60000, "this server's clock is 7 minutes behind the source's"},
+		{60000, NULL},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_SOURCE struct source *s = NULL;
+		struct probe p = {
+			.url = "s3://bucket", .faults = "auth=another", .secret = S3_SECRET};
+		struct source_listing l;
+		struct err err = {0};
+
+		assert_ok(probe_open(&p, a, &s, &err), &err);
+		/* the Date has whole seconds */
+		clock_fake(clock_wall_ms() + rows[i].off_ms + (rows[i].off_ms > 0 ? 1000 : -1000),
+		           clock_mono_ms());
+		assert_int_equal(source_list(s, a, NULL, NULL, &l, &err), -1);
+		clock_fake(-1, -1);
+		assert_int_equal(err.id, ERR_SOURCE_DENIED);
+		if (rows[i].says != NULL ? strstr(err.msg, rows[i].says) == NULL
+		                         : strstr(err.msg, "clock") != NULL)
+			fail_msg("row %zu: %s", i, err.msg);
+	}
+}
+
 /* The guard of the client refuses before a byte is sent, and the message names the setting. */
 static void source_on_internal_addresses(void **state UNUSED)
 {
@@ -693,6 +726,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(source_lists_can_be_canceled),
 	cmocka_unit_test(source_lists_have_a_deadline),
 	cmocka_unit_test(source_signed_urls_expire),
+	cmocka_unit_test(source_clocks_that_differ),
 	cmocka_unit_test(source_on_internal_addresses),
 	cmocka_unit_test(source_folders_with_links),
 	cmocka_unit_test(source_files_that_cannot_be_read),

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 
+#define SKEW_MAX_MS (5 * 60000)
+
 struct str source_etag(struct str header, bool *weak)
 {
 	struct str tag = str_trim(header);
@@ -184,12 +186,31 @@ static enum err_code code_of_status(int status)
 	return status >= 500 ? ERR_UNAVAILABLE : ERR_INVALID;
 }
 
+/* A signature has a time in it, and stores take it for minutes only: whose clock is wrong shows in
+ * the Date of the refusal. */
+static void tell_skew(const struct http_reply *reply, struct err *err)
+{
+	int64_t theirs_ms, skew_ms;
+	struct err ignored = {0};
+
+	if (clock_parse(http_header_of(reply, "Date"), &theirs_ms, &ignored) < 0)
+		return;
+	skew_ms = clock_wall_ms() - theirs_ms;
+	if (skew_ms >= -SKEW_MAX_MS && skew_ms <= SKEW_MAX_MS)
+		return;
+	(void)err_wrap(err, "this server's clock is %" PRId64 " minutes %s the source's: set it",
+	               (skew_ms < 0 ? -skew_ms : skew_ms) / 60000,
+	               skew_ms < 0 ? "behind" : "ahead of");
+}
+
 /* Adds advice. The source explains a reason that the Hub gives. */
 static int advise(const struct source *s, const struct http_reply *reply, enum err_code code,
                   struct err *err)
 {
 	if (code == ERR_AUTH || code == ERR_DENIED)
 		err_become(err, s->secret[0] == '\0' ? ERR_SOURCE_UNAUTHORIZED : ERR_SOURCE_DENIED);
+	if ((code == ERR_AUTH || code == ERR_DENIED) && s->secret[0] != '\0')
+		tell_skew(reply, err);
 	if (code == ERR_CONFLICT)
 		return err_wrap(err,
 		                "it was changed while it was being fetched: start the job again");
