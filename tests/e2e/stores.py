@@ -26,7 +26,7 @@ class Azurite:
     """Requests are signed here for themselves: what Azurite thinks of ours is the test."""
 
     def __init__(self, folder):
-        self.port = held_port()
+        self.port, self.line = held_port(), None
         self.endpoint = f"http://127.0.0.1:{self.port}"
         node = shutil.which("node", path=f"{PARTS}/node/bin:{os.environ['PATH']}")
         self.command = [node, PARTS / "azurite/node_modules/azurite/dist/src/blob/main.js", "--location", str(folder), "--blobHost", "127.0.0.1",
@@ -40,12 +40,17 @@ class Azurite:
         resource = f"/{ACCOUNT}/{ACCOUNT}{path}" + "".join(f"\n{k}:{v}" for k, v in sorted(urllib.parse.parse_qsl(query)))
         text = "\n".join([method, "", "", str(len(body) or ""), "", headers.get("Content-Type", ""), "", "", "", "", "", "", canonical + resource])
         signature = base64.b64encode(hmac.digest(base64.b64decode(ACCOUNT_KEY), text.encode(), "sha256")).decode()
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=CALL_S)
-        line.request(method, f"/{ACCOUNT}{path}" + (f"?{query}" if query else ""), body or None,
-                     {**headers, "Content-Length": str(len(body)), "Authorization": f"SharedKey {ACCOUNT}:{signature}"})
-        reply = line.getresponse()
-        reply.read()
-        return reply.status
+        if self.line is None:
+            self.line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=CALL_S)
+        try:
+            self.line.request(method, f"/{ACCOUNT}{path}" + (f"?{query}" if query else ""), body or None,
+                              {**headers, "Content-Length": str(len(body)), "Authorization": f"SharedKey {ACCOUNT}:{signature}"})
+            reply = self.line.getresponse()
+            reply.read()
+            return reply.status
+        except (OSError, http.client.HTTPException):
+            self.line = None
+            raise
 
     def put(self, name, body, container="data", **headers):
         status = self.call("PUT", f"/{container}/{urllib.parse.quote(name)}", body=body, x_ms_blob_type="BlockBlob",
@@ -65,7 +70,7 @@ class Azurite:
     def answers(self):
         try:
             return self.call("GET", "/", "comp=list") == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
 

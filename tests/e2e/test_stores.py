@@ -112,6 +112,13 @@ def test_azure(empty_cluster):
         rows = [{"source": source, "endpoint": store.endpoint, "auth_secret_name": name} for name in ("key", "json", "sas", "sas2", "line")]
         fetched(cluster, big, *rows, {"source": f"azure://{ACCOUNT}/open/train", "endpoint": store.endpoint})
 
+        # two pages
+        for i in range(1001):
+            store.put(f"many/{i}", b"%d" % i)
+        job = cluster.push(["ls /m | wc -l; cat /m/1000"], weights=[{**rows[0], "source": f"azure://{ACCOUNT}/data/many", "mount_location": "/m"}])
+        cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        assert cluster.user_lines(job) == ["1001", "1000"]
+
         # one blob, also where only blobs are public
         one = {"source": f"azure://{ACCOUNT}/each/train/{ODD[:0]}big.bin", "endpoint": store.endpoint, "mount_location": "/d"}
         job = cluster.push(["sha256sum < /d/big.bin"], weights=[one])

@@ -330,8 +330,9 @@ static int list_page(struct source *s, struct arena *a, const char *prefix, cons
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	struct s3xml_blobs l;
 
-	buf_printf(&url, "%s/%s?restype=container&comp=list&include=metadata", z->endpoint,
-	           z->container);
+	/* A page of the 5,000 that it would send may be more than is read of a document. */
+	buf_printf(&url, "%s/%s?restype=container&comp=list&include=metadata&maxresults=1000",
+	           z->endpoint, z->container);
 	if (prefix[0] != '\0') {
 		buf_puts(&url, "&prefix=");
 		url_encode(str_of(prefix), false, &url);
