@@ -704,6 +704,14 @@ static inline const struct face_ctx *face_ctx(const struct request *rq)
 	return ctx;
 }
 
+/* Who sent it: a team has its share of the threads, and each of its tokens one of that. */
+static inline void face_caller(struct request *rq, struct principal *w)
+{
+	rq->principal = w;
+	rq->owner = w->team_id != NULL ? w->team_id : "all teams";
+	rq->sender = w->token_id;
+}
+
 static inline const struct principal *face_principal(const struct request *rq)
 {
 	const struct principal *w = rq->principal;

@@ -240,6 +240,8 @@ int hub_put_lfs(struct request *rq, struct err *err)
 		return -1;
 	if (p.part_bytes != 0)
 		return not_ours(err);
+	if (!request_place(rq))
+		return 0;
 	if (ops->upload_put(face_ctx(rq)->app, &p.u, &from, err) < 0)
 		return -1;
 	return hub_done(rq);
@@ -256,6 +258,8 @@ int hub_put_lfs_part(struct request *rq, struct err *err)
 		return -1;
 	if (p.part == 0 || p.part_bytes == 0 || (p.part - 1) * p.part_bytes >= p.u.size)
 		return not_ours(err);
+	if (!request_place(rq))
+		return 0;
 	at = (p.part - 1) * p.part_bytes;
 	if (ops->upload_part(face_ctx(rq)->app, &p.u, at, MIN(p.part_bytes, p.u.size - at), &from,
 	                     err) < 0)

@@ -85,8 +85,11 @@ int hub_post_xorb(struct request *rq, struct err *err)
 	bool fresh = false;
 
 	if (hub_repos_of(rq, &ops, err) < 0 || may_send(rq, &x, err) < 0 ||
-	    xet_hash_parse(hub_arg(rq, "hash"), &hash, err) < 0 ||
-	    ops->xorb_put(face_ctx(rq)->app, &x, &hash, rq->body_len, &from, &fresh, err) < 0)
+	    xet_hash_parse(hub_arg(rq, "hash"), &hash, err) < 0)
+		return -1;
+	if (!request_place(rq))
+		return 0;
+	if (ops->xorb_put(face_ctx(rq)->app, &x, &hash, rq->body_len, &from, &fresh, err) < 0)
 		return -1;
 	return reply_bytes(rq, 200, "application/json",
 	                   fresh ? STR_LIT("{\"was_inserted\":true}")

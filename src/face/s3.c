@@ -247,6 +247,8 @@ static int put_object(struct request *rq, struct err *err)
 	if (request_header(rq, "x-amz-copy-source").n > 0)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "NotImplemented: copying is not part of this S3 subset");
+	if (!request_place(rq))
+		return 0;
 	if (id != NULL)
 		return put_part(rq, key, id, err);
 	if (s3_body_new(rq, &body, &size, err) < 0)

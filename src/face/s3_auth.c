@@ -213,7 +213,7 @@ int s3_authenticate(struct request *rq, struct err *err)
 	if (ctx->ops->tokens->authenticate_any(ctx->app, rq->arena, token, rq->local, &principal,
 	                                       err) < 0)
 		return -1;
-	rq->principal = principal;
+	face_caller(rq, principal);
 	return 0;
 }
 

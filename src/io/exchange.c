@@ -226,6 +226,44 @@ static int authorize(struct exchange *x, struct err *err)
 	return x->h->o.authorize(&x->rq, scope, err);
 }
 
+static uint64_t number_of(const char *kind, const char *name)
+{
+	return httpd_channel(kind, str_of(name)) | 1; /* 0 is nobody */
+}
+
+/* Whose threads it takes while it reads its body. One sender is a token at an address, so that
+ * nobody waits for another machine; who is not known is the address. */
+static struct workers_owner owner_of(const struct exchange *x)
+{
+	const struct request *rq = &x->rq;
+	char sender[sizeof(rq->peer) + 64];
+
+	if (rq->owner == NULL)
+		return (struct workers_owner){.id = number_of("address", rq->peer)};
+	FMT(sender, "%s %.60s", rq->peer, rq->sender != NULL ? rq->sender : "");
+	return (struct workers_owner){number_of("owner", rq->owner), number_of("sender", sender)};
+}
+
+bool exchange_place(struct exchange *x)
+{
+	if (!x->placed && x->body == BODY_WAITING)
+		x->queueing = !workers_own(x->h->workers, owner_of(x));
+	x->placed = true; /* at the latest when it runs again */
+	return !x->queueing;
+}
+
+/* With a thread of their own, when there is one. x is no longer ours then. */
+static int queue_again(struct exchange *x, struct err *err)
+{
+	struct workers *w = x->h->workers;
+
+	if (workers_submit_for(w, owner_of(x), exchange_work, x, err) == 0)
+		return 0;
+	err_clear(err);
+	err->retry_after_s = 1;
+	return err_set(err, ERR_UNAVAILABLE, "the server is busy: too many requests are waiting");
+}
+
 /* 1: collecting the body, x is no longer ours */
 static int handle(struct exchange *x, struct err *err)
 {
@@ -241,10 +279,13 @@ static int handle(struct exchange *x, struct err *err)
 			collect_body(x);
 			return 1;
 		}
+		if (rq->route->scope != SCOPE_OPEN && !exchange_place(x))
+			return 0;
 	}
 	r = rq->route->handler(rq, err);
 	assert((r == 0) == (err->code == ERR_NONE));
-	assert(r < 0 || x->parking || x->reply.status != 0); /* a handler that succeeds replies */
+	/* a handler that succeeds replies */
+	assert(r < 0 || x->parking || x->queueing || x->reply.status != 0);
 	return r;
 }
 
@@ -255,9 +296,11 @@ void exchange_work(void *arg)
 	int r;
 
 	assert(x->held);
-	x->parking = false;
+	x->parking = x->queueing = false;
 	x->reply.headers = NULL;
 	r = handle(x, &err);
+	if (r == 0 && x->queueing)
+		r = queue_again(x, &err) == 0 ? 1 : -1;
 	if (r > 0)
 		return;
 	if (r < 0)

@@ -9,12 +9,10 @@
  */
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/seal.h"
 #include "io/httpd_impl.h"
 
-#include "base/hash.h"
 #include "io/local.h"
 
 #include <microhttpd.h>
@@ -258,18 +256,9 @@ static enum MHD_Result send_early(struct exchange *x)
 }
 
 /* Bodies that handlers read by themselves hold their threads as long as their senders like: those
- * of one address not all of them, and all addresses together leave a quarter, so that others are
- * answered. */
+ * of one owner not all of them (see workers.h), and all together leave a quarter, so that others
+ * are answered. */
 #define OTHERS_SHARE 4
-
-static int hand_over(struct exchange *x, struct err *err)
-{
-	const struct route *r = x->rq.route;
-	bool reads = r != NULL && r->body_max == ROUTE_BODY_STREAM && x->body == BODY_WAITING;
-	uint64_t owner = 1 + (uint64_t)hash_crc32(0, x->rq.peer, strlen(x->rq.peer));
-
-	return workers_submit_for(x->h->workers, reads ? owner : 0, exchange_work, x, err);
-}
 
 static enum MHD_Result start_work(struct exchange *x)
 {
@@ -279,7 +268,7 @@ static enum MHD_Result start_work(struct exchange *x)
 		refuse(x, 503, ERR_UNAVAILABLE, "the server is shutting down");
 	} else if (!exchange_hold(x)) {
 		return MHD_NO; /* being stopped, as on_turn() finds a moment later */
-	} else if (hand_over(x, &err) < 0) {
+	} else if (workers_submit(x->h->workers, exchange_work, x, &err) < 0) {
 		x->held = false;
 		exchange_let_go(x->h);
 		refuse(x, 503, ERR_UNAVAILABLE,

@@ -61,8 +61,11 @@ struct request {
 	const struct face *face;
 	void *ctx;       /* httpd_options.ctx */
 	void *principal; /* set by authorize */
-	unsigned wakes;  /* how often this request was parked and woken */
-	bool timed_out;  /* the last park ended by its deadline */
+	/* Set with it: whose threads it takes while it reads a streamed body, and who of those it
+	 * is. NULL: whoever has its address. */
+	const char *owner, *sender;
+	unsigned wakes; /* how often this request was parked and woken */
+	bool timed_out; /* the last park ended by its deadline */
 	/* Deadline of the last park, 0 = never parked: who is woken for nothing parks until then.
 	 */
 	int64_t wait_until_ms;
@@ -131,6 +134,10 @@ int64_t request_query_int(struct request *rq, const char *name, int64_t dflt, st
 /* The whole body: for routes with a body_max. ERR_TOO_BIG above it, ERR_INVALID when cut short. */
 int request_body(struct request *rq, struct str *out, struct err *err) MUST_CHECK;
 int request_json(struct request *rq, const struct doc **out, struct err *err) MUST_CHECK;
+/* Of a SCOPE_OPEN route, before the first byte of a ROUTE_BODY_STREAM body, once owner and sender
+ * are set, if that can be. False: they have threads enough now; return 0, and the handler runs
+ * again from its start when they have fewer. */
+bool request_place(struct request *rq) MUST_CHECK;
 /* Next bytes of a ROUTE_BODY_STREAM body; *n = 0 at the end. Less than declared: ERR_INVALID. */
 int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err *err) MUST_CHECK;
 

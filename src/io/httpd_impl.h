@@ -91,8 +91,10 @@ struct exchange {
 	atomic_bool starved;   /* suspended until its source has sent some */
 
 	/* of the worker that holds it */
-	bool stalled; /* its sender is silent: cut it off */
-	bool parking; /* the handler asked to be parked, see park.c */
+	bool stalled;  /* its sender is silent: cut it off */
+	bool parking;  /* the handler asked to be parked, see park.c */
+	bool placed;   /* its thread is that of who sends the body, */
+	bool queueing; /* or shall be: it runs again when they may have one more */
 	uint64_t channel, seen_seq;
 	int64_t deadline_ms;
 
@@ -214,6 +216,8 @@ void exchange_let_go(struct httpd *h);
 void exchange_leave_locked(struct exchange *x);
 /* A worker's turn: authorize, then the handler. */
 void exchange_work(void *arg);
+/* Its thread becomes one of who sends the body; false: that has to wait. */
+bool exchange_place(struct exchange *x) MUST_CHECK;
 /* The holder is through: the reply is sent, or the connection cut off when `cut`. */
 void exchange_finish(struct exchange *x, bool cut);
 /* Into the ring and out of it, with x->lock held; returns how many bytes went. */

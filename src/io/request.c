@@ -154,6 +154,12 @@ static int await_bytes(struct exchange *x, struct err *err)
 	return 0;
 }
 
+bool request_place(struct request *rq)
+{
+	assert(rq->route->scope == SCOPE_OPEN && rq->route->body_max == ROUTE_BODY_STREAM);
+	return exchange_place(exchange_of(rq));
+}
+
 int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err *err)
 {
 	struct exchange *x = exchange_of(rq);
@@ -164,6 +170,7 @@ int request_read(struct request *rq, void *p, size_t cap, size_t *n, struct err 
 	exchange_check(x);
 	assert(x->held);
 	if (x->body == BODY_WAITING) {
+		assert(x->placed);
 		x->ring = xmalloc(RING_BYTES);
 		exchange_body_to(x, BODY_STREAM);
 		exchange_resume(x);

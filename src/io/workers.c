@@ -7,8 +7,14 @@
 struct task {
 	void (*fn)(void *arg);
 	void *arg;
-	uint64_t owner; /* 0: nobody's */
+	struct workers_owner owner;
 };
+
+/* Of the thread that asks: its place in workers.owners. */
+static _Thread_local struct {
+	const struct workers *of;
+	unsigned i;
+} my_place;
 
 struct workers {
 	unsigned magic;
@@ -18,7 +24,7 @@ struct workers {
 	struct task *queue; /* a ring of `cap` */
 	unsigned cap, head, n;
 	unsigned n_owned; /* of the queue: these may have to wait for a thread that is idle */
-	uint64_t *owners; /* of what runs, by thread */
+	struct workers_owner *owners; /* of what runs, by thread */
 	unsigned n_busy, n_begun;
 	bool stop;
 	char name[16];             /* what the kernel shows for a thread */
@@ -38,32 +44,42 @@ static struct task *task_at(const struct workers *w, unsigned i)
 	return &w->queue[(w->head + i) % w->cap];
 }
 
-/* An owner has at most as many threads as are idle: who comes next always finds one. */
-static bool may_run(const struct workers *w, const struct task *t)
+/* An owner has at most as many threads as are idle, and a part of it at most as many as the owner
+ * would still get: who comes next always finds one. */
+static bool may_run(const struct workers *w, struct workers_owner owner, unsigned idle)
 {
-	unsigned has = 0, idle = w->n_threads - w->n_busy;
+	unsigned has = 0, part = 0;
 
-	if (t->owner == 0)
+	if (owner.id == 0)
 		return true;
 	if (idle <= w->spare)
 		return false;
-	for (unsigned i = 0; i < w->n_threads; i++)
-		has += w->owners[i] == t->owner;
-	return has < idle;
+	for (unsigned i = 0; i < w->n_threads; i++) {
+		bool same = w->owners[i].id == owner.id;
+
+		has += same;
+		part += same && owner.part != 0 && w->owners[i].part == owner.part;
+	}
+	return has < idle && (part == 0 || part < idle - has);
+}
+
+static bool same_owner(struct workers_owner a, struct workers_owner b)
+{
+	return a.id == b.id && a.part == b.part;
 }
 
 /* The first one that may run. */
 static bool take(struct workers *w, struct task *out)
 {
-	uint64_t waits = 0; /* the owner of those just passed: they are many, of few owners */
+	struct workers_owner waits = {0}; /* of those just passed: they are many, of few owners */
 	unsigned at = 0;
 
 	for (; at < w->n; at++) {
 		const struct task *t = task_at(w, at);
 
-		if (t->owner != 0 && t->owner == waits)
+		if (t->owner.id != 0 && same_owner(t->owner, waits))
 			continue;
-		if (may_run(w, t))
+		if (may_run(w, t->owner, w->n_threads - w->n_busy))
 			break;
 		waits = t->owner;
 	}
@@ -74,7 +90,7 @@ static bool take(struct workers *w, struct task *out)
 		*task_at(w, at) = *task_at(w, at - 1);
 	w->head = (w->head + 1) % w->cap;
 	w->n--;
-	w->n_owned -= out->owner != 0;
+	w->n_owned -= out->owner.id != 0;
 	return true;
 }
 
@@ -85,6 +101,8 @@ static void *work(void *arg)
 
 	lock_take(&w->lock);
 	me = w->n_begun++;
+	my_place.of = w;
+	my_place.i = me;
 	for (;;) {
 		struct task t;
 
@@ -101,7 +119,7 @@ static void *work(void *arg)
 		lock_give(&w->lock);
 		t.fn(t.arg);
 		lock_take(&w->lock);
-		w->owners[me] = 0;
+		w->owners[me] = (struct workers_owner){0};
 		w->n_busy--;
 		if (w->n_owned > 0 || w->stop)
 			cond_broadcast(&w->some); /* another one's may run now */
@@ -136,8 +154,22 @@ void workers_spare(struct workers *w, unsigned threads)
 	lock_give(&w->lock);
 }
 
-int workers_submit_for(struct workers *w, uint64_t owner, void (*fn)(void *arg), void *arg,
-                       struct err *err)
+bool workers_own(struct workers *w, struct workers_owner owner)
+{
+	bool may;
+
+	lock_take(&w->lock);
+	workers_check(w);
+	assert(my_place.of == w && w->owners[my_place.i].id == 0);
+	may = may_run(w, owner, w->n_threads - w->n_busy + 1); /* as if this one were idle */
+	if (may)
+		w->owners[my_place.i] = owner;
+	lock_give(&w->lock);
+	return may;
+}
+
+int workers_submit_for(struct workers *w, struct workers_owner owner, void (*fn)(void *arg),
+                       void *arg, struct err *err)
 {
 	bool full;
 
@@ -147,7 +179,7 @@ int workers_submit_for(struct workers *w, uint64_t owner, void (*fn)(void *arg),
 	if (!full) {
 		*task_at(w, w->n) = (struct task){fn, arg, owner};
 		w->n++;
-		w->n_owned += owner != 0;
+		w->n_owned += owner.id != 0;
 		cond_signal(&w->some);
 	}
 	workers_check(w);
@@ -161,7 +193,7 @@ int workers_submit_for(struct workers *w, uint64_t owner, void (*fn)(void *arg),
 
 int workers_submit(struct workers *w, void (*fn)(void *arg), void *arg, struct err *err)
 {
-	return workers_submit_for(w, 0, fn, arg, err);
+	return workers_submit_for(w, (struct workers_owner){0}, fn, arg, err);
 }
 
 unsigned workers_queued(struct workers *w)

@@ -74,7 +74,7 @@ static void workers_keep_order(void **state UNUSED)
 }
 
 struct share {
-	uint64_t owner;
+	struct workers_owner owner;
 	unsigned given, run;
 };
 
@@ -109,17 +109,60 @@ static void assert_shares(struct workers *w, const struct share rows[SHARES])
 static void workers_are_shared_out(void **state UNUSED)
 {
 	static const struct share rows[SHARES] = {
-		{1, 20, 4}, {2, 20, 2}, {3, 9, 1}, {0, 1, 1}, {4, 1, 0}};
+		{{1, 0}, 20, 4}, {{2, 0}, 20, 2}, {{3, 0}, 9, 1}, {{0, 0}, 1, 1}, {{4, 0}, 1, 0}};
 
 	assert_shares(workers_new(8, 100, "test"), rows);
+}
+
+/* One part of an owner leaves threads for its others, and they all for the next owner. */
+static void workers_are_shared_within(void **state UNUSED)
+{
+	static const struct share rows[SHARES] = {
+		{{1, 1}, 20, 3}, {{1, 2}, 20, 1}, {{1, 3}, 9, 0}, {{2, 1}, 9, 2}, {{3, 1}, 1, 1}};
+
+	assert_shares(workers_new(8, 100, "test"), rows);
+}
+
+struct own {
+	struct gate gate;
+	struct workers *w;
+	bool may;
+};
+
+static void own_one(void *arg)
+{
+	struct own *o = arg;
+
+	o->may = workers_own(o->w, (struct workers_owner){.id = 1});
+	pass_gate(&o->gate);
+}
+
+/* Who learns later whose task it is asks then. */
+static void workers_are_owned_later(void **state UNUSED)
+{
+	struct own own[3] = {0};
+	struct workers *w = workers_new(4, 10, "test");
+	struct err err = {0};
+
+	for (unsigned i = 0; i < COUNT(own); i++) {
+		own[i].w = w;
+		assert_ok(workers_submit(w, own_one, &own[i], &err), &err);
+		while (atomic_load(&own[i].gate.in) == 0)
+			clock_sleep_ms(1);
+		assert_int_equal(own[i].may, i < 2);
+	}
+	for (unsigned i = 0; i < COUNT(own); i++)
+		atomic_store(&own[i].gate.open, true);
+	workers_stop(w);
 }
 
 /* However many owners there are, some are nobody's. */
 static void workers_spare_some(void **state UNUSED)
 {
 	static const struct share rows[SHARES] = {
-		{1, 20, 4}, {2, 20, 2}, {3, 9, 0}, {0, 2, 2}, {4, 1, 0}};
-	static const struct share one[SHARES] = {{0}, {1, 2, 1}, {0}, {2, 1, 0}, {0}};
+		{{1, 0}, 20, 4}, {{2, 0}, 20, 2}, {{3, 0}, 9, 0}, {{0, 0}, 2, 2}, {{4, 0}, 1, 0}};
+	static const struct share one[SHARES] = {
+		{{0}, 0, 0}, {{1, 0}, 2, 1}, {{0}, 0, 0}, {{2, 0}, 1, 0}, {{0}, 0, 0}};
 	struct workers *w = workers_new(8, 100, "test");
 
 	workers_spare(w, 2);
@@ -179,7 +222,8 @@ static void workers_lose_nothing(void **state UNUSED)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(workers_refuse_when_full), cmocka_unit_test(workers_keep_order),
-	cmocka_unit_test(workers_are_shared_out),   cmocka_unit_test(workers_spare_some),
+	cmocka_unit_test(workers_are_shared_out),   cmocka_unit_test(workers_are_shared_within),
+	cmocka_unit_test(workers_are_owned_later),  cmocka_unit_test(workers_spare_some),
 	cmocka_unit_test(workers_lose_nothing),
 };
 UNIT_MAIN(tests)

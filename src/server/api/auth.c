@@ -390,7 +390,7 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 	if (scope != SCOPE_RUNNER && w->job == NULL &&
 	    ctx_need(&(struct ask){ctx->app, w, rq->arena}, role_of(scope), err) < 0)
 		return -1;
-	rq->principal = w;
+	face_caller(rq, w);
 	return 0;
 }
 

@@ -244,7 +244,8 @@ static int begin(struct hub_rev *v, struct err *err)
 	v->running = true;
 	v->began_ms = now_ms();
 	v->told_slow = false;
-	if (workers_submit_for(h->asks, hub_owner(v->team_id), ask_run, v, err) == 0)
+	if (workers_submit_for(h->asks, (struct workers_owner){.id = hub_owner(v->team_id)},
+	                       ask_run, v, err) == 0)
 		return 0;
 	v->running = false;
 	return -1;

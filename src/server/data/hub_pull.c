@@ -295,7 +295,8 @@ static int pull_begin(struct hub *h, uint64_t owner, struct hub_repo *r, const s
 	(void)map_set(h->pulls, str_of(p->content), p);
 	if (atomic_load(&h->cancel))
 		(void)err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
-	else if (workers_submit_for(w, owner, pull_run, p, err) == 0) {
+	else if (workers_submit_for(w, (struct workers_owner){.id = owner}, pull_run, p, err) ==
+	         0) {
 		*out = p;
 		return 0;
 	}
