@@ -86,6 +86,7 @@ static bool is_elsewhere(const char *dir)
 
 struct found {
 	struct cli *c;
+	const char *dir;
 	struct compile_file *file;
 	size_t n, cap, links;
 };
@@ -111,6 +112,11 @@ static void dir_close_p(DIR **d)
 {
 	if (*d != NULL)
 		(void)closedir(*d);
+}
+
+static void say_left(const struct found *f, const char *path, const char *why)
+{
+	out_message(f->c, "left out: %s/%s: %s", f->dir, out_name(f->c->arena, str_of(path)), why);
 }
 
 /* Compilers come and go meanwhile: what is gone again is none of ours. Links are not followed. */
@@ -141,6 +147,10 @@ static int walk(struct found *f, int fd, const char *at, unsigned depth, struct 
 			note_file(f, path, &st);
 		else if (!S_ISDIR(st.st_mode))
 			f->links++;
+		if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > FILE_MAX)
+			say_left(f, path, "it has more than 2 GiB");
+		if (S_ISDIR(st.st_mode) && depth >= DEPTH_MAX)
+			say_left(f, path, "too many folders in each other");
 		if (!S_ISDIR(st.st_mode) || depth >= DEPTH_MAX)
 			continue;
 		below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -311,7 +321,7 @@ static bool is_ours(const struct caches_place *place, int fd)
 
 static int push_place(struct push *p, struct tally *t, struct err *err)
 {
-	struct found f = {.c = p->c};
+	struct found f = {.c = p->c, .dir = t->place.dir};
 	struct err ignored = {0};
 	AUTO_FD int root = -1;
 	size_t n, end;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/shown.h"
 #include "base/sync.h"
 #include "base/thread.h"
 #include "base/units.h"
@@ -18,6 +19,8 @@
 #define LOOK_MS 100           /* between two looks whether somebody waits for the end */
 #define RECORD_MAX ((size_t)8 << 20)
 #define TEXT_MAX (HUB_COMMIT_TEXT_MAX - 1)
+#define LEFT_MAX 20   /* names in the log, of what is left out */
+#define LEFT_CAP 1000 /* bytes of one */
 
 struct known { /* a file as it was when it was sent, or when the job began */
 	uint64_t size, inode;
@@ -32,6 +35,7 @@ struct harvest {
 	int root;              /* the folders of all kinds */
 	struct arena *a;       /* of what is known */
 	struct map *known;     /* KIND/PATH -> struct known */
+	struct map *left;      /* KIND/PATH: said to be left out */
 	uint64_t files, bytes; /* that were sent */
 	unsigned n_sent;
 	bool refused;
@@ -101,7 +105,40 @@ static int list_kind(const struct harvest *h, struct arena *a, enum compile_kind
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP
 		               ? 0
 		               : err_errno(err, errno, "%s/%s", h->o.dir, name);
-	return tree_list(out, a, dir, err);
+	return tree_list_some(out, a, dir, err);
+}
+
+/* Said once of each, while there are few. */
+static void PRINTF(3, 4) leave_out(struct harvest *h, const char *key, const char *fmt, ...)
+{
+	char name[LEFT_CAP], why[200];
+	va_list ap;
+
+	if (map_count(h->left) > LEFT_MAX || map_get(h->left, str_of(key)) != NULL)
+		return;
+	(void)map_set(h->left, str_of(key), h);
+	if (map_count(h->left) > LEFT_MAX) {
+		logs_message(h->o.logs, "compile cache %s: more is left out", h->cache->repo);
+		return;
+	}
+	va_start(ap, fmt);
+	(void)vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	logs_message(h->o.logs, "compile cache %s: left out: %s, with what belongs to it: %s",
+	             h->cache->repo, shown_cut(str_of(key), name, sizeof(name)), why);
+}
+
+/* A part of what it belongs to will be missing. */
+static bool is_left_out(struct harvest *h, const char *key, const struct tree_entry *e)
+{
+	if (e->closed != NULL)
+		leave_out(h, key, "%s", e->closed);
+	else if (e->size > HARVEST_FILE_MAX)
+		leave_out(h, key, "it has %" PRIu64 " bytes, and a file may have %" PRIu64, e->size,
+		          HARVEST_FILE_MAX);
+	else
+		return false;
+	return true;
 }
 
 static int note_all(struct harvest *h, struct err *err)
@@ -494,11 +531,12 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, str
 	for (size_t i = 0; i < all.n; i++) {
 		const struct tree_entry *e = &all.entry[i];
 
-		if (e->is_folder)
+		if (e->is_folder && e->closed == NULL)
 			continue;
 		at[n] = i;
 		file[n++] = (struct compile_file){
-			.path = e->path,
+			/* a closed folder counts for any of its files */
+			.path = e->is_folder ? arena_printf(a, "%s/closed", e->path) : e->path,
 			.size = e->size,
 			.changed_ms = e->changed_ms,
 			.text = text_of(b->h, a, kind, e, &room),
@@ -508,16 +546,17 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, str
 	torn = ARENA_ARRAY(a, bool, n + 1); /* by unit: its files go together, or not at all */
 	for (size_t i = 0; i < n; i++) {
 		const struct tree_entry *e = &all.entry[at[i]];
+		const char *key = key_of(a, kind, e->path);
 
 		assert(file[i].unit <= n);
 		/* No compiler writes a name that no repository can have. */
-		fresh[i] = file[i].take &&
-		           hub_commit_path_ok(str_of(compile_cache_repo_path(
-				   a, kind, b->h->cache->device, e->path))) &&
-		           !is_known(b->h, key_of(a, kind, e->path), e);
+		fresh[i] = file[i].take && (e->closed != NULL ||
+		                            (hub_commit_path_ok(str_of(compile_cache_repo_path(
+						     a, kind, b->h->cache->device, e->path))) &&
+		                             !is_known(b->h, key, e)));
 		if (fresh[i] && may_go_on(b->h, err) < 0)
 			return -1;
-		if (fresh[i] && (e->size > HARVEST_FILE_MAX || !is_whole(b->h, a, kind, e)))
+		if (fresh[i] && (is_left_out(b->h, key, e) || !is_whole(b->h, a, kind, e)))
 			torn[file[i].unit] = true;
 	}
 	unit = ARENA_ARRAY(a, size_t, n + 1); /* their places, one unit behind the other */
@@ -613,6 +652,7 @@ static void harvest_free(struct harvest *h)
 	cond_done(&h->changed);
 	lock_done(&h->lock);
 	map_free(h->known);
+	map_free(h->left);
 	arena_free(h->a);
 	free(h);
 }
@@ -626,6 +666,7 @@ int harvest_start(struct harvest **out, const struct harvest_options *o, struct 
 	h->cache = &o->launch->compile;
 	h->a = arena_new();
 	h->known = map_new();
+	h->left = map_new();
 	lock_init(&h->lock, LOCK_HARVEST);
 	cond_init(&h->changed);
 	h->root = fs_open_dir(o->dir, err);

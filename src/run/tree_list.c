@@ -38,6 +38,14 @@ static int note(struct tree_list *all, const char *path, const struct stat *st, 
 	return 0;
 }
 
+/* False: all have to be looked into. */
+static bool close_last(struct tree_list *all, const char *why)
+{
+	if (all->some)
+		all->entry[all->n - 1].closed = why;
+	return all->some;
+}
+
 static int walk(struct tree_list *all, int dir, const char *at, unsigned depth, struct err *err);
 
 static int look(struct tree_list *all, int dir, const char *at, const char *name, unsigned depth,
@@ -56,9 +64,13 @@ static int look(struct tree_list *all, int dir, const char *at, const char *name
 		return -1;
 	if (!S_ISDIR(st.st_mode))
 		return 0;
+	if (depth == DEPTH_MAX && close_last(all, "too many folders in each other"))
+		return 0;
 	if (depth == DEPTH_MAX)
 		return err_set(err, ERR_TOO_BIG, "%s: too many folders in each other", path);
 	sub = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (sub < 0 && errno == EACCES && close_last(all, "its permissions forbid to read it"))
+		return 0;
 	if (sub < 0)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(err, errno, "%s", path);
 	return walk(all, sub, arena_printf(all->a, "%s/", path), depth + 1, err);
@@ -84,5 +96,11 @@ static int walk(struct tree_list *all, int dir, const char *at, unsigned depth, 
 int tree_list(struct tree_list *out, struct arena *a, int dir, struct err *err)
 {
 	*out = (struct tree_list){.a = a};
+	return walk(out, dir, "", 0, err);
+}
+
+int tree_list_some(struct tree_list *out, struct arena *a, int dir, struct err *err)
+{
+	*out = (struct tree_list){.a = a, .some = true};
 	return walk(out, dir, "", 0, err);
 }

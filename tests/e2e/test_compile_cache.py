@@ -182,16 +182,21 @@ def test_more_facts_than_a_message_holds(site):
     assert len(json.loads(next(text for path, text in files.items() if path.startswith(".stoker/harvests/")))["facts"]) > 70
 
 
-def test_one_that_cannot_be_looked_at(site):
-    """The caches of the other compilers are kept, and one is told why not all is."""
+def test_what_is_too_deep_or_too_large(site):
+    """It is left out with the compilation that it is of, and named; everything else is kept."""
     make = f"""
-        m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_1+d41d8cd9; mkdir -p $m; echo hlo > $m/model.hlo_module.pb; echo neff > $m/model.neff; : > $m/model.done
-        for i in $TRITON_CACHE_DIR $VLLM_CACHE_ROOT; do cd $i; mkdir -p $(printf 'd/%.0s' $(seq 150)); done; mkdir $CUDA_CACHE_PATH/a; echo x > $CUDA_CACHE_PATH/a/x
+        for i in 1 2 3; do m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_$i+d41d8cd9; mkdir -p $m; echo hlo > $m/model.hlo_module.pb; echo neff > $m/model.neff; : > $m/model.done; done
+        cd $m; truncate -s 2147483649 model.neff; cd ../MODULE_2+d41d8cd9; mkdir -p $(printf 'd/%.0s' $(seq 150))
+        cd $TRITON_CACHE_DIR; mkdir a; echo x > a/launcher.py; cd a; mkdir -p $(printf 'd/%.0s' $(seq 150))
     """
     job = run(site, [make], repo="deep")
     files = {f for f in listing(site, "ann/deep") if not f.startswith(".")}
-    assert f"{NEURON}/MODULE_1+d41d8cd9/model.neff" in files and any(f.startswith("cuda/") for f in files) and not any(f.startswith("triton/") for f in files), files
-    assert "not all is kept: " in site.logs(job) and "too many folders in each other" in site.logs(job)
+    assert {f for f in files if not f.startswith("triton/")} == {f"{NEURON}/MODULE_1+d41d8cd9/{x}" for x in ("model.hlo_module.pb", "model.neff", "model.done")}, (files, site.logs(job))
+    assert [f for f in files if f.startswith("triton/") and f.endswith("/a/launcher.py")], files
+    said = [x.split("left out: ")[1] for x in site.logs(job).splitlines() if "left out: " in x]
+    assert len(said) == 3, site.logs(job)
+    assert f"neuron/{NEURON}/MODULE_3+d41d8cd9/model.neff, with what belongs to it: it has 2147483649 bytes, and a file may have 2147483648" in said, said
+    assert {x[:9] for x in said if x.endswith(": too many folders in each other")} == {"neuron/ne", "triton/a/"}, said
 
 
 def test_a_server_that_is_away_at_the_end(empty_cluster):

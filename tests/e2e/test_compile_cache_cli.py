@@ -195,6 +195,11 @@ def test_links_and_strangers(own, tmp_path):  # noqa: F811
     write(folder, {".git/x": "x", "ab/line\nend.py": "x"})  # which no repository may have
     row = push(c, "Default/x", "--kind", f"inductor={folder}", "-d", "gpu")["inductor"]
     assert (row["new"], row["other"]) == (1, 4) and list(held(c, "Default/x")) == ["inductor/gpu/ab/ca.py"]
+    with (folder / "ab/large.py").open("wb") as f:
+        f.truncate((2 << 30) + 1)
+    (folder / "/".join("d" * 40)).mkdir(parents=True)
+    said = c.cli("compile-cache", "push", "Default/x", "--kind", f"inductor={folder}", "-d", "gpu").err
+    assert f"left out: {folder}/ab/large.py: it has more than 2 GiB" in said and f"{'/'.join('d' * 33)}: too many folders in each other" in said, said
     if os.geteuid() == 0:
         os.chown(folder, 12345, 12345)
         env = {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
