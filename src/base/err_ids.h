@@ -34,7 +34,7 @@
 	X(ROLE_REQUIRED,        DENIED,      "role_required",          "The token's role or team does not allow this. The message names the role, or asks for a token for all teams.") \
 	X(SERVER_UNPROVEN,      DENIED,      "server_unproven",        "The program that answers at the server's address did not prove that it is the server of this login, so the token was not sent. Check that the server is running and that the URL is right.") \
 	X(SOURCE_DENIED,        DENIED,      "source_denied",          "The source refuses access. The secret, or the server's user for file://, must be allowed to list and read there.") \
-	X(SOURCE_ENDPOINT_DENIED, DENIED,    "source_endpoint_denied", "This server does not allow the endpoint. An administrator can allow its host with --allow-endpoint.") \
+	X(SOURCE_ENDPOINT_DENIED, DENIED,    "source_endpoint_denied", "This server does not allow the endpoint, or asks no other Hub. An administrator can allow its host with --allow-endpoint, or name a Hub with --hf-endpoint.") \
 	X(SOURCE_REDIRECT_DENIED, DENIED,    "source_redirect_denied", "The source redirects in a loop, or from https to http. Use the file's final URL.") \
 	X(SOURCE_ROOT_DENIED,   DENIED,      "source_root_denied",     "The file:// path is not in an allowed folder. An administrator can allow it with --allow-file-root.") \
 	X(SOURCE_UNAUTHORIZED,  DENIED,      "source_unauthorized",    "The source requires credentials. Name a secret that holds them in auth_secret_name.") \

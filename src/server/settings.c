@@ -14,6 +14,7 @@
 #define NODE_LOST_MIN_S 10
 #define ARTIFACT_BYTES_MIN ((uint64_t)64 << 10)
 #define NODE_URLS_MAX 8
+#define HF_ENDPOINT "https://huggingface.co"
 #define AT(member) offsetof(struct settings, member)
 /* clang-format off */
 static const struct conf_row rows[] = {
@@ -53,8 +54,8 @@ static const struct conf_row rows[] = {
 	 "Folder that file:// weights may come from. Unset: none"},
 	{"allow-source-network", CONF_LIST, AT(allow_source_network), NULL, "CIDR", "Sources",
 	 "Private or loopback network that sources and webhooks may use. Unset: none"},
-	{"hf-endpoint", CONF_TEXT, AT(hf_endpoint), "https://huggingface.co", "URL", "Sources",
-	 "Hub for hf:// weights"},
+	{"hf-endpoint", CONF_TEXT, AT(hf_endpoint), NULL, "URL|off", "Sources",
+	 "Hub for hf:// weights. Unset: " HF_ENDPOINT ", or none with --hub-upstream off. off: none, only this server's own repositories"},
 	{"hub-upstream", CONF_TEXT, AT(hub_upstream), NULL, "URL|off", "Sources",
 	 "Hub that this server mirrors for its clients (HF_ENDPOINT). Unset: that of --hf-endpoint. off: none"},
 	{"hub-ttl", CONF_SECONDS, AT(hub_ttl), "60s", "TIME", "Sources",
@@ -234,6 +235,16 @@ static int check_url(struct arena *a, const char *flag, const char *text, struct
 	if (text != NULL && url_parse(a, str_of(text), &u, err) < 0)
 		return err_wrap(err, "--%s \"%s\"", flag, text);
 	return 0;
+}
+
+bool settings_is_off(const char *hub)
+{
+	return strcmp(hub, "off") == 0;
+}
+
+static int check_hub(struct arena *a, const char *flag, const char *text, struct err *err)
+{
+	return settings_is_off(text) ? 0 : check_url(a, flag, text, err);
 }
 
 int settings_endpoint(struct arena *a, const char *text, struct url *out, struct err *err)
@@ -427,9 +438,8 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (check_database("database", s->database, err) < 0 || check_objects(a, s, err) < 0 ||
 	    check_move(&s->move_database, err) < 0 || check_standby(s, err) < 0 ||
 	    check_node_urls(a, s, err) < 0 || check_url(a, "base-url", s->base_url, err) < 0 ||
-	    check_url(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
-	    (s->hub_upstream != NULL && strcmp(s->hub_upstream, "off") != 0 &&
-	     check_url(a, "hub-upstream", s->hub_upstream, err) < 0) ||
+	    check_hub(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
+	    check_hub(a, "hub-upstream", s->hub_upstream, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)
 		return -1;
 	for (size_t i = 0; i < s->allow_endpoint.n; i++) {
@@ -459,6 +469,10 @@ int settings_load(struct arena *a, int argc, char **argv, struct settings *out, 
 	if (settings_exposure(a, &s, err) < 0)
 		return -1;
 	split_commas(a, &s.node_url);
+	if (s.hf_endpoint == NULL)
+		s.hf_endpoint = s.hub_upstream != NULL && settings_is_off(s.hub_upstream)
+		                        ? "off"
+		                        : HF_ENDPOINT;
 	if (s.hub_upstream == NULL)
 		s.hub_upstream = s.hf_endpoint;
 	if (check_values(a, &s, err) < 0)

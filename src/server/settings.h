@@ -42,6 +42,8 @@ const char *settings_sqlite_file(const char *url);
 /* "dir:" or "s3:" and where, as objstore_open wants it; region NULL: that of the endpoint. */
 const char *settings_objects_url(struct arena *a, const struct settings *s, const char *region);
 
+/* Of hf_endpoint and hub_upstream: no other Hub. */
+bool settings_is_off(const char *hub);
 /* An item of allow_endpoint as a URL. */
 int settings_endpoint(struct arena *a, const char *text, struct url *out,
                       struct err *err) MUST_CHECK;

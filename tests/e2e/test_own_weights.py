@@ -49,7 +49,7 @@ print(json.dumps({str(p.relative_to("/w")): hashlib.sha256(p.read_bytes()).hexdi
 def push(c, token, source, commands=("python3 list.py",), code=0, **weights):
     folder = c.job_folder(list(commands), project="p", files={"list.py": LIST}, weights=[{"source": source, "mount_location": "/w", **weights}])
     done = c.cli("push", folder / "train.yaml", "-o", "json", code=code, token=token, env={"STOKER_ERRORS": "json"})
-    return json.loads(done.out if code == 0 else done.err.splitlines()[-1])
+    return json.loads(done.out if done.code == 0 else done.err.splitlines()[-1])
 
 
 def mounted(c, job):
@@ -250,6 +250,32 @@ def test_without_an_upstream(empty_cluster):
     c.restart()
     c.cli("cache", "verify")
     assert not [x for x in c.json("weights", "ls")]
+
+
+def test_no_other_hub(empty_cluster):
+    """Without an upstream the weights of jobs come from none either, unless --hf-endpoint names one. What a job has had it keeps."""
+    c = empty_cluster
+    with hub_server() as hub:
+        for name in "there", "late":
+            hub.repo(f"org/{name}", {"x": name.encode()})
+        c.start(*FLAGS, "--hf-endpoint", hub.url)
+        tokens = c.people(PEOPLE)
+        job = push(c, tokens["bob"], "hf://org/there")
+        mounted(c, job)
+        c.stop()
+        c.start(*FLAGS, "--hub-upstream", "off")
+        hub.forget()
+        said = push(c, tokens["bob"], "hf://org/there", code=None)["error"]
+        assert said["id"] == "source_endpoint_denied" and "job.weights[0]: hf://org/there: no repository of this server" in said["message"] and "--hub-upstream off" in said["message"], said
+        said = c.cli("weights", "prefetch", "hf://org/late", code=None, token=tokens["bob"])
+        assert said.code != 0 and "--hub-upstream off" in said.err, said
+        upload(c, tokens["eve"], "eve/open", {"x": b"eve's"})
+        assert mounted(c, push(c, tokens["bob"], "hf://eve/open"))["x"] == hashlib.sha256(b"eve's").hexdigest()
+        again = json.loads(c.cli("recreate", job["id"], "-o", "json", token=tokens["bob"]).out)
+        assert mounted(c, again)["x"] == hashlib.sha256(b"there").hexdigest() and not hub.asked()
+        c.stop()
+        c.start(*FLAGS, "--hub-upstream", "off", "--hf-endpoint", hub.url)
+        assert mounted(c, push(c, tokens["bob"], "hf://org/late"))["x"] == hashlib.sha256(b"late").hexdigest()
 
 
 def test_in_a_bucket(empty_cluster, minio):  # noqa: F811

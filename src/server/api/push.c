@@ -164,6 +164,11 @@ static int check_sources(const struct ask *ask, const struct model_project *p,
 		}
 		if (find_own(ask, p, w, frozen, &is, err) < 0)
 			return err_wrap(err, "job.weights[%zu]", i);
+		if (is.repo_id == NULL && fetch_may_ask(app, w->source, w->endpoint, err) < 0) {
+			if (had == NULL || !fetch_has(app, had->manifest))
+				return err_wrap(err, "job.weights[%zu]", i);
+			err_clear(err);
+		}
 		if (is.repo_id != NULL)
 			own[n++] = (struct resolved_own){w->source, is.repo_id, is.last};
 	}

@@ -391,8 +391,10 @@ static int fetch_any(struct fetch *f, struct str secret, struct mirror_progress 
 {
 	bool own = f->own.repo_id != NULL, absent = false;
 
-	if (own && !f->own.last)
+	if (own && (!f->own.last || settings_is_off(f->app->set.hf_endpoint)))
 		return take_own(f, done, manifest, err);
+	if (fetch_may_ask(f->app, f->source, f->endpoint, err) < 0)
+		return -1;
 	if (fetch_once(f, secret, done, manifest, &absent, err) == 0)
 		return 0;
 	if (!own || !absent)
@@ -627,6 +629,19 @@ int fetch_may(struct app *app, const struct spec_weights *w, struct err *err)
 	               "%s: this server does not allow the endpoint %s; an administrator can allow "
 	               "it with --allow-endpoint",
 	               w->source, w->endpoint);
+}
+
+int fetch_may_ask(struct app *app, const char *source, const char *endpoint, struct err *err)
+{
+	if (endpoint != NULL || !str_starts(str_of(source), "hf://") ||
+	    !settings_is_off(app->set.hf_endpoint))
+		return 0;
+	return err_set(
+		err, ERR_SOURCE_ENDPOINT_DENIED,
+		"%s: no repository of this server that you may read has this name, and it "
+		"asks no other Hub for weights (--hub-upstream off, or --hf-endpoint off); an "
+		"administrator can name one with --hf-endpoint",
+		source);
 }
 
 int fetch_check(struct app *app, const char *team_id, const struct spec_weights *w, struct err *err)

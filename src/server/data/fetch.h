@@ -40,6 +40,10 @@ void fetch_stop(struct app *app); /* after app->stopping: cancels what runs, joi
 void fetch_free(struct app *app);
 /* May a job of this server name that endpoint? ERR_SOURCE_ENDPOINT_DENIED, ERR_SOURCE_INVALID. */
 int fetch_may(struct app *app, const struct spec_weights *w, struct err *err) MUST_CHECK;
+/* Is there a Hub for a source that is none of this server's repositories? Other sources need none.
+ * ERR_SOURCE_ENDPOINT_DENIED. */
+int fetch_may_ask(struct app *app, const char *source, const char *endpoint,
+                  struct err *err) MUST_CHECK;
 /* What can be said of a source before it is fetched for that team: one that is none, a file that is
  * not there or not in an allowed folder, an internal address, a checkpoint that nobody will write.
  */

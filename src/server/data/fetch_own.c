@@ -41,7 +41,8 @@ int fetch_own_find(const struct ask *ask, const char *team_id, const struct spec
 	if (how == REPO_NONE)
 		return 0;
 	out->repo_id = r.id;
-	out->last = how == REPO_LAST && hub_is_on(ask->app);
+	out->last = how == REPO_LAST && hub_is_on(ask->app) &&
+	            !settings_is_off(ask->app->set.hf_endpoint);
 	return out->last ? 0 : repo_commit_of(ask->app, ask->a, &r, name.rev, &commit, err);
 }
 

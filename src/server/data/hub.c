@@ -28,7 +28,7 @@
 
 bool hub_is_on(const struct app *app)
 {
-	return strcmp(app->set.hub_upstream, "off") != 0;
+	return !settings_is_off(app->set.hub_upstream);
 }
 
 uint64_t hub_owner(const char *team_id)
