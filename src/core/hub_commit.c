@@ -321,8 +321,10 @@ static int text_add(struct hub_commit_reader *r, struct str piece, struct err *e
 
 static int line_begins(struct hub_commit_reader *r, enum js_token t, struct err *err)
 {
-	if (r->n_lines == HUB_COMMIT_LINES_MAX)
-		return err_set(err, ERR_TOO_BIG, "a commit has at most %d lines",
+	if (r->n_lines == 1 + HUB_COMMIT_LINES_MAX)
+		return err_set(err, ERR_TOO_BIG,
+		               "a commit has at most %d lines behind its header, one for each "
+		               "file: send several commits",
 		               HUB_COMMIT_LINES_MAX);
 	r->n_lines++;
 	r->begun = true;

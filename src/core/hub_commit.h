@@ -20,7 +20,7 @@
 
 #include "core/hub.h"
 
-#define HUB_COMMIT_LINES_MAX 50000             /* of one commit */
+#define HUB_COMMIT_LINES_MAX 50000             /* of one commit, behind its header */
 #define HUB_COMMIT_TEXT_MAX ((size_t)64 << 10) /* bytes of any text but a content */
 
 struct hub_line {

@@ -463,13 +463,14 @@ static void lines_are_bounded(void **state UNUSED)
 	struct err err = {0};
 
 	assert_ok(hub_commit_feed(c, HEADER, strlen(HEADER), &err), &err);
-	for (int i = 1; i < HUB_COMMIT_LINES_MAX; i++)
+	for (int i = 0; i < HUB_COMMIT_LINES_MAX; i++)
 		assert_ok(hub_commit_feed(c, PATH_OF("a") "\n\n", strlen(PATH_OF("a")) + 2, &err),
 		          &err);
-	assert_int_equal(r.lines, HUB_COMMIT_LINES_MAX);
+	assert_int_equal(r.lines, 1 + HUB_COMMIT_LINES_MAX);
 	assert_int_equal(hub_commit_feed(c, PATH_OF("a"), strlen(PATH_OF("a")), &err), -1);
 	assert_int_equal(err.code, ERR_TOO_BIG);
-	assert_string_equal(err.msg, "line 100000: a commit has at most 50000 lines");
+	assert_string_equal(err.msg, "line 100002: a commit has at most 50000 lines behind its "
+	                             "header, one for each file: send several commits");
 }
 
 /* ---- large contents ------------------------------------------------------------------------ */
