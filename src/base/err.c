@@ -53,7 +53,10 @@ int err_missing(struct err *err, enum err_code id)
 	/* cppcheck-suppress negativeIndex ; nobody has an error ERR_COUNT */
 	word = ids[id - ERR_COUNT - 1].id;
 	assert(strlen(word) >= sizeof(end));
-	return err_set(err, id, "no such %.*s", (int)(strlen(word) + 1 - sizeof(end)), word);
+	(void)err_set(err, id, "no such %.*s", (int)(strlen(word) + 1 - sizeof(end)), word);
+	for (char *c = err->msg; *c != '\0'; c++)
+		*c = *c == '_' ? ' ' : *c;
+	return -1;
 }
 
 /* The error table's code for an errno; those without a row are ERR_IO. */

@@ -100,6 +100,8 @@ int app_may_remove(const struct app *app, struct err *err)
 	               : 0;
 }
 
+#define MAKE_ROOM "with `stoker stop`, `checkpoints rm`, `cache rm` or `weights rm`"
+
 static bool lacks_inodes(const struct app *app)
 {
 	uint64_t total, left;
@@ -126,8 +128,7 @@ int app_has_room(struct app *app, struct err *err)
 	if (lacks_inodes(app))
 		return err_set(err, ERR_NO_SPACE,
 		               "the disk of the data folder has fewer than %d inodes left; make "
-		               "room with `stoker stop`, `checkpoints rm`, `cache rm` or `weights "
-		               "rm`",
+		               "room " MAKE_ROOM,
 		               APP_INODES);
 	if (reserve_whole())
 		return 0;
@@ -135,9 +136,20 @@ int app_has_room(struct app *app, struct err *err)
 		return -1;
 	return err_set(err, ERR_NO_SPACE,
 	               "the disk of the data folder is full: %" PRIu64 " MiB are free, and %" PRIu64
-	               " are required before new work starts; make room with `stoker stop`, "
-	               "`checkpoints rm`, `cache rm` or `weights rm`",
+	               " are required before new work starts; make room " MAKE_ROOM,
 	               avail >> 20, (RESERVE_BYTES + RESERVE_MARGIN) >> 20);
+}
+
+int app_pwrite(int fd, const void *p, size_t n, uint64_t at, struct err *err)
+{
+	if (fs_pwrite_all(fd, p, n, at, err) == 0)
+		return 0;
+	if (err->code != ERR_NO_SPACE)
+		return -1;
+	err_clear(err);
+	return err_set(err, ERR_NO_SPACE,
+	               "the disk of the server's data folder is full: an administrator can make "
+	               "room " MAKE_ROOM);
 }
 
 char *app_id(struct arena *a, size_t n)

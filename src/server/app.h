@@ -168,6 +168,8 @@ int app_may_remove(const struct app *app, struct err *err) MUST_CHECK;
 const char *app_lacks(const struct app *app);
 /* ERR_NO_SPACE while the disk is so full that nothing new should be begun. */
 int app_has_room(struct app *app, struct err *err) MUST_CHECK;
+/* Of what a client sends, to a file in the data folder: a full disk is said as above. */
+int app_pwrite(int fd, const void *p, size_t n, uint64_t at, struct err *err) MUST_CHECK;
 /* An id of `n` characters in the arena. */
 char *app_id(struct arena *a, size_t n);
 bool app_same(const char *a, const char *b); /* both may be NULL */

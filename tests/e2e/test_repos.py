@@ -969,6 +969,38 @@ def sound(c):
     assert c.cli("server", "--data", c.data, *c.database_flags(), "--check", "--log-level", "error").out.endswith(": 0 faults\n")
 
 
+def test_what_refusals_say(site):
+    c, t = site.cluster, site.token["ann"]
+    id_, data = new(c, t), os.urandom(1000)
+    for name in "refs/heads/x", "-x", "a b", "a..b", "x.lock", "a//b", "0" * 40, "a~1":
+        refused(ask(c, f"/api/models/{id_}/branch/{urllib.parse.quote(name, safe='')}", "POST", t, {}), 400, 'no blank, control character or any of ~^:?*[\\, no ".." or "//"')
+    there = action(c, id_, data, t)["href"]
+    good(remove(c, id_, t))
+    refused(send(c, there, data), 404, "the repository that this upload is for has been deleted")
+
+
+def test_a_full_disk(empty_cluster):
+    """What is refused when the disk is full while bytes arrive says what was to be stored, for whom, and what helps; then it is stored."""
+    c = empty_cluster
+    c.data.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m", "tmpfs", str(c.data)], check=True)
+    try:
+        begin(c, "--hub-regular-bytes", "64MiB")
+        id_, data = new(c, c.token), os.urandom(48 << 20)
+        there = action(c, id_, data)["href"]
+        with (c.data / "filler").open("wb") as f:
+            os.posix_fallocate(f.fileno(), 0, os.statvfs(c.data).f_bavail * 4096 - (40 << 20))
+        words = f"a file of {id_}, {oid(data)}: the disk of the server's data folder is full: an administrator can make room with `stoker stop`"
+        refused(send(c, there, data), 507, words)
+        refused(commit(c, id_, small("x", data)), 507, f"line 2: a file of {id_}: the disk of the server's data folder is full")
+        (c.data / "filler").unlink()
+        good(send(c, there, data))
+        good(commit(c, id_, large("x", data)))
+        c.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(c.data)], check=False)
+
+
 def test_deleted_is_gone(own):
     """And what others share stays."""
     c = own

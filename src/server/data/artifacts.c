@@ -509,7 +509,7 @@ static int to_file(const struct ask *ask, uint64_t size, const struct repo_bytes
 		if (artifact_room_take(app, some, err) < 0)
 			return -1;
 		hash_add(h, piece, some);
-		if (fs_pwrite_all(in->fd, piece, some, got, err) < 0)
+		if (app_pwrite(in->fd, piece, some, got, err) < 0)
 			return -1;
 		got += some;
 	}

@@ -322,7 +322,13 @@ static int ref_name(const char *name, struct err *err)
 
 	if (plain)
 		return 0;
-	return err_set(err, ERR_INVALID, "\"%s\" cannot be the name of a branch or a tag", name);
+	return err_set(
+		err, ERR_INVALID,
+		"\"%s\" cannot be the name of a branch or a tag: that has 1 to %d bytes, no "
+		"blank, control character or any of ~^:?*[\\, no \"..\" or \"//\", does not "
+		"begin with \"/\", \"-\" or \"refs/\" or end with \"/\" or \".lock\", and is "
+		"no commit's id",
+		name, HUB_REV_MAX);
 }
 
 static int add_ref(const struct ask *ask, const struct hub_name *at,

@@ -60,7 +60,7 @@ static int spill(struct repo_change *c, struct err *err)
 	if (blobs_tmp(c->app->blobs, c->tmp, &c->fd, journal, err) < 0)
 		return -1;
 	blob_pins_add_tmp(c->pins, c->tmp);
-	return fs_pwrite_all(c->fd, c->small.p, c->small.n, 0, err);
+	return app_pwrite(c->fd, c->small.p, c->small.n, 0, err);
 }
 
 static int take_content(void *arg, const void *p, size_t n, struct err *err)
@@ -83,10 +83,10 @@ static int take_content(void *arg, const void *p, size_t n, struct err *err)
 		if (c->fd < 0)
 			rc = spill(c, err);
 		if (rc == 0)
-			rc = fs_pwrite_all(c->fd, p, n, c->size, err);
+			rc = app_pwrite(c->fd, p, n, c->size, err);
 	}
 	c->size += n;
-	return rc;
+	return repo_store_failed(c->app, c->repo.id, NULL, rc, err);
 }
 
 /* Git's id of what was spilled; its size comes first, and is known only now. */

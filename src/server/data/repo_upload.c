@@ -129,10 +129,10 @@ static int write_piece(struct app *app, const struct target *to, const char *p, 
 	if (to->hash != NULL)
 		hash_add(to->hash, p, n);
 	if (to->upload == NULL)
-		return fs_pwrite_all(to->fd, p, n, at, err);
+		return app_pwrite(to->fd, p, n, at, err);
 	if (write_begin(app, to->upload, err) < 0)
 		return -1;
-	rc = fs_pwrite_all(to->fd, p, n, at, err);
+	rc = app_pwrite(to->fd, p, n, at, err);
 	write_end(app, to->upload);
 	return rc;
 }
@@ -161,6 +161,18 @@ static int store(struct app *app, const struct target *to, uint64_t at, uint64_t
 	return 0;
 }
 
+int repo_given_out(struct app *app, struct arena *a, const char *repo_id, struct model_repo *out,
+                   struct err *err)
+{
+	if (meta_repo(app->meta, a, repo_id, out, err) == 0)
+		return 0;
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return err_set(err, ERR_HUB_REPO_NOT_FOUND,
+	               "the repository that this upload is for has been deleted");
+}
+
 int repo_upload_publish(struct app *app, const struct repo_upload *u, const char *tmp, int fd,
                         const struct digest *is, struct blob_pins *pins, struct err *err)
 {
@@ -184,7 +196,7 @@ int repo_upload_publish(struct app *app, const struct repo_upload *u, const char
 		               hex, want);
 	blob_pins_add(pins, is);
 	manifest_init(&m, a);
-	if (meta_repo(app->meta, a, u->repo_id, &r, err) < 0 ||
+	if (repo_given_out(app, a, u->repo_id, &r, err) < 0 ||
 	    blobs_commit(app->blobs, tmp, fd, is, err) < 0 ||
 	    manifest_add(&m, str_of(want), u->size, is, err) < 0 || manifest_finish(&m, err) < 0 ||
 	    hub_put_manifest(app, pins, &m, NULL, &name, err) < 0)
@@ -203,6 +215,23 @@ int repo_upload_drop(struct app *app, const char *tmp, int rc, struct err *err)
 	if (rc < 0 && blobs_drop_tmp(app->blobs, tmp, &ignored) < 0)
 		log_warn("hub: %s: %s (%s)", tmp, ignored.msg, err->msg);
 	return rc;
+}
+
+int repo_store_failed(struct app *app, const char *repo_id, const struct digest *oid, int rc,
+                      struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_repo r;
+	struct err ignored = {0};
+	char hex[HASH_HEX_CAP] = "";
+
+	if (rc == 0 || err->code != ERR_NO_SPACE)
+		return rc;
+	if (meta_repo(app->meta, a, repo_id, &r, &ignored) < 0)
+		return -1;
+	if (oid != NULL)
+		digest_hex(oid, hex);
+	return err_wrap(err, "a file of %s/%s%s%s", r.owner, r.name, oid != NULL ? ", " : "", hex);
 }
 
 int repo_upload_put(struct app *app, const struct repo_upload *u, const struct repo_bytes *from,
@@ -231,7 +260,8 @@ int repo_upload_put(struct app *app, const struct repo_upload *u, const struct r
 		rc = repo_upload_publish(app, u, tmp, fd, &is, pins, err);
 	}
 	repo_room_close(&room);
-	return repo_upload_drop(app, tmp, rc, err);
+	rc = repo_upload_drop(app, tmp, rc, err);
+	return repo_store_failed(app, u->repo_id, &u->oid, rc, err);
 }
 
 /* ---- in parts ------------------------------------------------------------------------------ */
@@ -330,7 +360,7 @@ int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, 
 	int rc;
 
 	assert(at <= u->size && n <= u->size - at);
-	if (meta_repo(app->meta, a, u->repo_id, &r, err) < 0 || may_wait(app, a, &r, n, err) < 0 ||
+	if (repo_given_out(app, a, u->repo_id, &r, err) < 0 || may_wait(app, a, &r, n, err) < 0 ||
 	    app_has_room(app, err) < 0 || repo_room_open(app, n, &room, err) < 0)
 		return -1;
 	rc = upload_open(app, &r, u, &x, err);
@@ -340,7 +370,7 @@ int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, 
 		upload_close(app, x);
 	}
 	repo_room_close(&room);
-	return rc;
+	return repo_store_failed(app, u->repo_id, &u->oid, rc, err);
 }
 
 /* No byte is written from now on. */
@@ -396,7 +426,7 @@ int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *e
 	uint64_t size = 0;
 	int rc;
 
-	if (meta_repo(app->meta, a, u->repo_id, &r, err) < 0)
+	if (repo_given_out(app, a, u->repo_id, &r, err) < 0)
 		return -1;
 	if (repo_uploaded(app, a, &r, &u->oid, &size, err) == 0) /* its answer was lost */
 		return 0;

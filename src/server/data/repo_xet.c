@@ -44,7 +44,7 @@ static int take_piece(struct arriving *x, struct str in, struct err *err)
 	const struct xet_packed *c = NULL;
 
 	hash_add(x->sha256, in.p, in.n);
-	if (fs_pwrite_all(x->fd, in.p, in.n, x->at, err) < 0)
+	if (app_pwrite(x->fd, in.p, in.n, x->at, err) < 0)
 		return -1;
 	x->at += in.n;
 	for (;;) {
@@ -173,7 +173,7 @@ int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_ha
 	char tmp[TMP_CAP];
 	int rc;
 
-	if (meta_repo(app->meta, a, x->repo_id, &r, err) < 0)
+	if (repo_given_out(app, a, x->repo_id, &r, err) < 0)
 		return -1;
 	*fresh = meta_ref(app->meta, a, r.team_id, META_REF_XORB, name, &ref, err) < 0;
 	if (!*fresh)
@@ -189,7 +189,7 @@ int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_ha
 	if (rc == 0)
 		rc = note_xorb(app, &r, name, &sha256, bytes, pins, err);
 	mirror_room_give(app, hold);
-	return rc;
+	return repo_store_failed(app, x->repo_id, NULL, rc, err);
 }
 
 /* ---- files --------------------------------------------------------------------------------- */
@@ -294,7 +294,7 @@ static int add_chunk(struct building *b, size_t i, struct err *err)
 		return -1;
 	hash_add(b->sha256, b->chunk, c.unpacked);
 	if (repo_room_need(&b->room, c.unpacked, err) < 0 ||
-	    fs_pwrite_all(b->fd, b->chunk, c.unpacked, b->at, err) < 0)
+	    app_pwrite(b->fd, b->chunk, c.unpacked, b->at, err) < 0)
 		return -1;
 	b->at += c.unpacked;
 	return 0;
@@ -416,7 +416,7 @@ int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, b
 	int rc = 0;
 
 	*no_place = false;
-	if (meta_repo(app->meta, a, x->repo_id, &r, err) < 0 || app_has_room(app, err) < 0)
+	if (repo_given_out(app, a, x->repo_id, &r, err) < 0 || app_has_room(app, err) < 0)
 		return -1;
 	mine.owner = hub_owner(r.team_id);
 	*no_place = !take_place(app, &mine);
@@ -431,7 +431,8 @@ int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, b
 	b.sha256 = hash_new(HASH_SHA256);
 	rc = xet_shard_read(a, body, &s, err);
 	for (size_t i = 0; rc == 0 && i < s.n_files; i++)
-		rc = build_file(&b, &s.file[i], err);
+		rc = repo_store_failed(app, r.id, s.file[i].has_sha256 ? &s.file[i].sha256 : NULL,
+		                       build_file(&b, &s.file[i], err), err);
 	give_place(app, &mine);
 	hash_free(b.sha256);
 	free(b.chunk);

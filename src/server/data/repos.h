@@ -84,6 +84,12 @@ int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *e
 int repo_upload_publish(struct app *app, const struct repo_upload *u, const char *tmp, int fd,
                         const struct digest *is, struct blob_pins *pins,
                         struct err *err) MUST_CHECK;
+/* A full disk, in an error of this upload: says what of; oid may be NULL. Returns rc. */
+int repo_store_failed(struct app *app, const char *repo_id, const struct digest *oid, int rc,
+                      struct err *err);
+/* The repository of an address or a token that this server has given out. */
+int repo_given_out(struct app *app, struct arena *a, const char *repo_id, struct model_repo *out,
+                   struct err *err) MUST_CHECK;
 /* What has failed leaves nothing; returns rc. */
 int repo_upload_drop(struct app *app, const char *tmp, int rc, struct err *err);
 /* The branch, or the pull request, that commits to `rev` go to; `opens`: a branch alone, and
