@@ -1105,13 +1105,14 @@ def test_killed_in_the_middle(empty_cluster, label):
     sound(c)
 
 
-def shard_of(xorb, size, n):
-    """A shard of n files that are all the first chunk of this xorb, and do not say their digest."""
+def shard_of(xorb, size, n, same=False):
+    """A shard of n files that are the first chunk of this xorb, once, twice, three times, or all once; they do not say their digest."""
     name = b"".join(bytes.fromhex(xorb[i:i + 16])[::-1] for i in range(0, 64, 16))
     tag = b"HFRepoMetaData\0" + bytes([85, 105, 103, 69, 106, 123, 129, 87, 131, 165, 189, 217, 92, 205, 209, 74, 169])
     end = b"\xff" * 32 + bytes(16)
     one = name + struct.pack("<IIII", 0, size, 0, 1)
-    return tag + struct.pack("<QQ", 2, 0) + b"".join(os.urandom(32) + struct.pack("<II8x", 0, 1) + one for _ in range(n)) + end + end
+    times = [1 if same else i + 1 for i in range(n)]
+    return tag + struct.pack("<QQ", 2, 0) + b"".join(os.urandom(32) + struct.pack("<II8x", 0, k) + one * k for k in times) + end + end
 
 
 def test_shards_leave_threads_to_others(empty_cluster):
@@ -1120,21 +1121,24 @@ def test_shards_leave_threads_to_others(empty_cluster):
     tokens = c.people(PEOPLE)
     Client(c.folder, c.url, "2.4", tokens["ann"]).run("""
         api.create_repo("mine")
-        api.upload_file(path_or_fileobj=os.urandom(1000), path_in_repo="w.parquet", repo_id="ann/mine")
+        api.upload_file(path_or_fileobj=os.urandom(50), path_in_repo="w.parquet", repo_id="ann/mine")
         said(0)""")
     with contextlib.closing(sqlite3.connect(c.data / "stoker.db")) as db:
         (name,), = db.execute("select name from refs where kind = 'xorb'")
     xet = good(ask(c, "/api/models/ann/mine/xet-write-token/main", token=tokens["ann"])).json()
     path, xorb = urllib.parse.urlsplit(xet["casUrl"]).path + "/v1/shards", name.rpartition("/")[2]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        sent = [pool.submit(ask, c, path, "POST", xet["accessToken"], shard_of(xorb, 1000, 1500)) for _ in range(6)]
+        sent = [pool.submit(ask, c, path, "POST", xet["accessToken"], shard_of(xorb, 50, 120)) for _ in range(6)]
         until(lambda: any((c.data / "store/tmp").glob("xet-*")))
         for _ in range(20):
             good(ask(c, "/api/whoami-v2", token=tokens["eve"]))
         assert not any(s.done() for s in sent)
         for s in sent:
             good(s.result())
-    good(ask(c, path, "POST", xet["accessToken"], shard_of(xorb, 1000, 0)))
+    good(ask(c, path, "POST", xet["accessToken"], shard_of(xorb, 50, 0)))
+    begun = time.monotonic()
+    good(ask(c, path, "POST", xet["accessToken"], shard_of(xorb, 50, 50_000, same=True)))
+    assert time.monotonic() - begun < 60  # one file, not fifty thousand
 
 
 @pytest.mark.parametrize("version", ["0.36", "2.4 without xet"])

@@ -10,6 +10,7 @@
  */
 #include "server/data/repos.h"
 
+#include "base/map.h"
 #include "core/xet_shard.h"
 #include "core/xet_xorb.h"
 #include "server/data/hub_pull.h"
@@ -217,7 +218,7 @@ struct building {
 	struct repo_room room;
 	int fd;
 	uint64_t at;
-	bool has_empty; /* all empty files are the same one */
+	struct map *built; /* by their terms: files that did not say their digest */
 };
 
 static int open_xorb(struct building *b, const struct xet_hash *hash, struct err *err)
@@ -342,16 +343,28 @@ static int build(struct building *b, const struct xet_file *f, struct err *err)
 	return repo_upload_drop(b->app, tmp, rc, err);
 }
 
+/* Of a file that does not say its digest, its terms say whether it is one that was built. */
+static struct digest terms_of(const struct xet_file *f)
+{
+	_Static_assert(sizeof(struct xet_term) == sizeof(struct xet_hash) + 3 * sizeof(uint32_t),
+	               "no byte of it is nobody's");
+
+	return hash_sha256(f->n > 0 ? (const void *)f->term : "", f->n * sizeof(*f->term));
+}
+
 static int build_file(struct building *b, const struct xet_file *f, struct err *err)
 {
+	struct digest terms = {0};
 	uint64_t size = 0;
 	int rc;
 
 	if (b->app->stopping)
 		return err_set(err, ERR_UNAVAILABLE, "the server is being stopped");
-	if (f->n == 0 && b->has_empty)
-		return 0;
-	if (f->has_sha256) {
+	if (!f->has_sha256) {
+		terms = terms_of(f);
+		if (map_get(b->built, digest_key(&terms)) != NULL)
+			return 0;
+	} else {
 		if (repo_uploaded(b->app, b->a, b->repo, &f->sha256, &size, err) == 0)
 			return 0;
 		if (err->code != ERR_NOT_FOUND)
@@ -362,7 +375,8 @@ static int build_file(struct building *b, const struct xet_file *f, struct err *
 		return -1;
 	rc = build(b, f, err);
 	repo_room_close(&b->room);
-	b->has_empty |= rc == 0 && f->n == 0;
+	if (rc == 0 && !f->has_sha256)
+		(void)map_set(b->built, digest_key(&terms), b);
 	return rc;
 }
 
@@ -429,11 +443,13 @@ int repo_shard_put(struct app *app, const struct repo_xet *x, struct str body, b
 	b.packed = xmalloc(XET_PACKED_MAX);
 	b.chunk = xmalloc(XET_CHUNK_MAX);
 	b.sha256 = hash_new(HASH_SHA256);
+	b.built = map_new();
 	rc = xet_shard_read(a, body, &s, err);
 	for (size_t i = 0; rc == 0 && i < s.n_files; i++)
 		rc = repo_store_failed(app, r.id, s.file[i].has_sha256 ? &s.file[i].sha256 : NULL,
 		                       build_file(&b, &s.file[i], err), err);
 	give_place(app, &mine);
+	map_free(b.built);
 	hash_free(b.sha256);
 	free(b.chunk);
 	free(b.packed);
