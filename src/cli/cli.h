@@ -154,6 +154,9 @@ int columns_of_terminal(void);
 /* Writes out what stdout holds. *unread: its reader is gone (`| head`), which is no error. */
 int out_flush(bool *unread, struct err *err) MUST_CHECK;
 
+/* joblist.c. The items of a page behind those of the pages before. */
+void list_append(struct cli *c, struct doc *list, struct doc **last, const struct doc *more);
+
 /* remote.c */
 int remote_login(struct cli *c,
                  struct err *err) MUST_CHECK; /* STOKER_URL, STOKER_TOKEN, login.json */

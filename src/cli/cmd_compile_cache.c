@@ -427,6 +427,8 @@ int cmd_compile_cache_rm(struct cli *c, struct err *err)
 
 /* ---- artifacts ------------------------------------------------------------------------------ */
 
+#define ARTIFACTS_PAGE ((size_t)1000) /* the most that one answer holds */
+
 int cmd_compile_cache_artifacts(struct cli *c, struct err *err)
 {
 	static const struct out_col cols[] = {
@@ -435,18 +437,29 @@ int cmd_compile_cache_artifacts(struct cli *c, struct err *err)
 		{"USED", true, cell_age, "last_used_at"}, {"ARTIFACT", false, cell_name, "name"}};
 	static const char *const filters[] = {"by", "job"};
 	AUTO_BUF struct buf path = BUF_INIT((size_t)64 << 10);
+	size_t limit = (size_t)opt_int(c, "limit", 100);
+	struct doc list = {.kind = DOC_LIST}, *last = NULL;
+	const char *cursor = "";
 	const struct doc *reply;
 
-	buf_printf(&path, "/v1/artifacts?limit=%" PRId64, opt_int(c, "limit", 100));
 	if (c->n_arg > 0)
 		buf_printf(&path, "&namespace=%s", remote_part(c, c->arg[0]));
 	for (size_t i = 0; i < COUNT(filters); i++)
 		if (opt_text(c, filters[i], NULL) != NULL)
 			buf_printf(&path, "&%s=%s", filters[i],
 			           remote_part(c, opt_text(c, filters[i], NULL)));
-	if (buf_check(&path, "the request", err) < 0 ||
-	    remote_get(c, &reply, err, "%s", buf_cstr(&path)) < 0)
+	if (buf_check(&path, "the request", err) < 0)
 		return -1;
-	return out_list(c, doc_get(reply, "artifacts"), cols, COUNT(cols),
+	do {
+		if (remote_get(c, &reply, err, "/v1/artifacts?limit=%zu%s%s%s",
+		               MIN(limit - list.count, ARTIFACTS_PAGE), buf_cstr(&path),
+		               cursor[0] != '\0' ? "&cursor=" : "", cursor) < 0)
+			return -1;
+		list_append(c, &list, &last, doc_get(reply, "artifacts"));
+		cursor = doc_cstr(doc_get(reply, "next_cursor"), NULL);
+	} while (cursor != NULL && list.count < limit);
+	if (cursor != NULL)
+		out_message(c, "there are more: -n %zu shows more of them", 10 * limit);
+	return out_list(c, &list, cols, COUNT(cols),
 	                "no such artifacts; docs/compile-cache.md says how tools store them", err);
 }

@@ -112,7 +112,7 @@ static const struct opt o_repos[] = {
 static const struct opt o_cc_artifacts[] = {
 	{"by", 0, OPT_TEXT, "NAME", "only those that a token of this name, or a job that it pushed, has stored"},
 	{"job", 0, OPT_TEXT, "ID", "only those that a job has stored"},
-	{"limit", 'n', OPT_COUNT, "N", "show at most N, up to 1000 [100]"},
+	{"limit", 'n', OPT_COUNT, "N", "show at most N [100]"},
 };
 static const struct opt o_repo_create[] = {
 	{"type", 0, OPT_TEXT, "TYPE", "models, datasets or spaces [models]"},

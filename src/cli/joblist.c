@@ -39,13 +39,12 @@ static int page(struct cli *c, const struct joblist_want *want, size_t limit, co
 	return remote_call(c, HTTP_POST, "/v1/training_jobs/search", &body, reply, err);
 }
 
-/* The jobs of a page behind those of the pages before: the same children, linked anew. */
-static void append(struct cli *c, struct doc *list, struct doc **last, const struct doc *more)
+void list_append(struct cli *c, struct doc *list, struct doc **last, const struct doc *more)
 {
-	DOC_EACH (job, more) {
+	DOC_EACH (one, more) {
 		struct doc *copy = ARENA_NEW(c->arena, struct doc);
 
-		*copy = *job;
+		*copy = *one;
 		copy->next = NULL;
 		if (*last == NULL)
 			list->first = copy;
@@ -67,7 +66,7 @@ int joblist(struct cli *c, const struct joblist_want *want, struct joblist *out,
 	do {
 		if (page(c, want, MIN(limit - list->count, (size_t)PAGE), cursor, &reply, err) < 0)
 			return -1;
-		append(c, list, &last, doc_get(reply, "training_jobs"));
+		list_append(c, list, &last, doc_get(reply, "training_jobs"));
 		cursor = doc_cstr(doc_get(reply, "next_cursor"), NULL);
 	} while (cursor != NULL && list->count < limit);
 	out->list = list;

@@ -151,6 +151,22 @@ static int bazel_put(struct request *rq, struct err *err)
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
+/* "<stored, in ms>.<seq>" of the last one of the page before. */
+static int read_cursor(const char *text, struct artifact_query *q, struct err *err)
+{
+	struct str rest, ms;
+	struct err bad = {0};
+
+	if (text == NULL)
+		return 0;
+	rest = str_of(text);
+	if (!str_cut(&rest, '.', &ms) || str_i64(ms, 0, INT64_MAX, &q->after_ms, &bad) < 0 ||
+	    str_i64(rest, 1, INT64_MAX, &q->after_seq, &bad) < 0)
+		return err_set(err, ERR_INVALID,
+		               "cursor: \"%.60s\" is not the next_cursor of a reply", text);
+	return 0;
+}
+
 int artifacts_list(struct request *rq, struct err *err)
 {
 	AUTO_ANSWER struct answer an = {0};
@@ -161,17 +177,23 @@ int artifacts_list(struct request *rq, struct err *err)
 	int64_t limit = LIST_DEFAULT;
 	size_t n = 0;
 
-	if (query_int(rq, "limit", 1, LIST_MAX, &limit, err) < 0)
+	if (query_int(rq, "limit", 1, LIST_MAX, &limit, err) < 0 ||
+	    read_cursor(query_text(rq, "cursor"), &q, err) < 0)
 		return -1;
-	q.limit = (size_t)limit;
+	q.limit = (size_t)limit + 1; /* is there another page? */
 	if (face_ctx(rq)->ops->artifacts->list(face_ask(rq), &q, &x, &n, err) < 0)
 		return -1;
 	answer_open(&an);
 	js_key(&an.js, "artifacts");
 	js_list(&an.js);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < MIN(n, (size_t)limit); i++)
 		record_write_js(&artifact_record, &x[i], &an.js);
 	js_end(&an.js);
+	js_key(&an.js, "next_cursor");
+	if (n > (size_t)limit)
+		js_fmt(&an.js, "%" PRId64 ".%" PRId64, x[limit - 1].created_ms, x[limit - 1].seq);
+	else
+		js_null(&an.js);
 	return answer_send(rq, &an, 200, err);
 }
 

@@ -604,6 +604,7 @@ struct artifact_query {
 	const char *namespace_;  /* NULL: the caller's team */
 	const char *by, *job_id; /* who stored them; NULL: anybody */
 	size_t limit;
+	int64_t after_ms, after_seq; /* the last one of the page before; 0: there is none */
 };
 
 /*

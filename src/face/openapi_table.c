@@ -107,7 +107,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/v1/weights", NULL, NULL, "weights[@Weights]!", NULL, false },
 	{ HTTP_POST,   "/v1/weights", NULL, "source:text! endpoint:text? allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
-	{ HTTP_GET,    "/v1/artifacts", "namespace:text by:text job:text limit:int(1,1000)", NULL, "artifacts[@Artifact]!", NULL, false },
+	{ HTTP_GET,    "/v1/artifacts", "namespace:text by:text job:text limit:int(1,1000) cursor:filled", NULL, "artifacts[@Artifact]! next_cursor:text!?", NULL, false },
 	{ HTTP_GET,    "/v1/repositories", "type:enum(models,datasets,spaces) owner:text search:text", NULL, "repositories[@Repository]! bytes:int! quota_bytes:int!", NULL, false },
 	{ HTTP_POST,   "/v1/repositories", NULL, "name:text! owner:text? type:enum(models,datasets,spaces)? private:bool?", "repository:@Repository!", NULL, false },
 	{ HTTP_GET,    "/v1/repositories/{type}/{owner}/{name}", NULL, NULL, "repository:@Repository! files:int! files_bytes:int! branches[@RepositoryRef]! tags[@RepositoryRef]! commits[@RepositoryCommit]!", NULL, false },

@@ -610,6 +610,8 @@ struct meta_artifact_query {
 	const char *team_id, *owner;
 	const char *stored_by, *job_id; /* NULL: any */
 	size_t limit;
+	int64_t after_ms,
+		after_seq; /* stored and seq of the last one of the page before; 0: none */
 };
 int meta_artifacts_stored(struct meta *m, struct arena *a, const struct meta_artifact_query *q,
                           struct model_artifact **out, size_t *n, struct err *err) MUST_CHECK;

@@ -186,9 +186,11 @@ int meta_artifacts_stored(struct meta *m, struct arena *a, const struct meta_art
 	return meta_list(m, a,
 	                 "SELECT " COLUMNS " FROM artifacts WHERE team_id = ?1 AND owner = ?2"
 	                 " AND (?3 IS NULL OR stored_by = ?3) AND (?4 IS NULL OR job_id = ?4)"
+	                 " AND (?6 = 0 OR created_ms < ?7 OR (created_ms = ?7 AND seq < ?6))"
 	                 " ORDER BY created_ms DESC, seq DESC LIMIT ?5",
 	                 DB_ARGS(db_text(q->team_id), db_text(q->owner), db_text(q->stored_by),
-	                         db_text(q->job_id), db_u64(q->limit)),
+	                         db_text(q->job_id), db_u64(q->limit), db_int(q->after_seq),
+	                         db_int(q->after_ms)),
 	                 sizeof(**out), brief_row, out, n, err);
 }
 

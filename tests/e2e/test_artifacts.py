@@ -1010,5 +1010,12 @@ def test_who_has_stored_it(jobs):
     assert listed("ann", token="ann") == [("file/who", "ann", None)]
     assert c.error("compile-cache", "artifacts", "ann", token=jobs.token["bob"]) == c.error("compile-cache", "artifacts", "red", token=jobs.token["eve"]) == "artifact_not_found"
     assert c.json("compile-cache", "artifacts", token=jobs.token["eve"]) == []
-    for query in ("limit=0", "limit=1001", "limit=x"):
+    # page by page, each once
+    whole, pages, cursor = c.api("GET", "/v1/artifacts?namespace=red&limit=1000")[1]["artifacts"], [], ""
+    while cursor is not None:
+        page = c.api("GET", f"/v1/artifacts?namespace=red&limit=1{cursor and f'&cursor={cursor}'}")[1]
+        pages, cursor = pages + page["artifacts"], page["next_cursor"]
+    assert [x["name"] for x in pages] == [x["name"] for x in whole] and len(whole) > 1
+    assert "there are more" in c.cli("compile-cache", "artifacts", "red", "-n", "1").err
+    for query in ("limit=0", "limit=1001", "limit=x", "cursor=x", "cursor=1", "cursor=1.0"):
         assert c.api("GET", f"/v1/artifacts?{query}")[0] == 400

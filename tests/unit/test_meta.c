@@ -1125,15 +1125,18 @@ static void artifacts_are_kept_by_name(void **state)
 		size_t n;
 		const char *first;
 	} stored[] = {
-		{{"team001", "", NULL, NULL, 10}, 3, "one"},
-		{{"team001", "", NULL, NULL, 1}, 1, "one"},
-		{{"team001", "", "odd", NULL, 10}, 1, "empty"},
-		{{"team001", "", "even", NULL, 10}, 2, "one"},
-		{{"team001", "", NULL, "job0001", 10}, 1, "large"},
-		{{"team001", "", "even", "job0001", 10}, 1, "large"},
-		{{"team001", "", "odd", "job0001", 10}, 0, NULL},
-		{{"team001", "ann", NULL, NULL, 10}, 1, "one"},
-		{{"team002", "", NULL, NULL, 10}, 0, NULL},
+		{{"team001", "", NULL, NULL, 10, 0, 0}, 3, "one"},
+		{{"team001", "", NULL, NULL, 1, 0, 0}, 1, "one"},
+		{{"team001", "", NULL, NULL, 10, 14, 1}, 2, "large"},
+		{{"team001", "", NULL, NULL, 10, 12, 1}, 1, "empty"},
+		{{"team001", "", NULL, NULL, 10, 12, 100}, 2, "large"},
+		{{"team001", "", "odd", NULL, 10, 0, 0}, 1, "empty"},
+		{{"team001", "", "even", NULL, 10, 0, 0}, 2, "one"},
+		{{"team001", "", NULL, "job0001", 10, 0, 0}, 1, "large"},
+		{{"team001", "", "even", "job0001", 10, 0, 0}, 1, "large"},
+		{{"team001", "", "odd", "job0001", 10, 0, 0}, 0, NULL},
+		{{"team001", "ann", NULL, NULL, 10, 0, 0}, 1, "one"},
+		{{"team002", "", NULL, NULL, 10, 0, 0}, 0, NULL},
 	};
 	struct place *p = *state;
 	struct meta_artifact_at at = {"team001", "", "one"};

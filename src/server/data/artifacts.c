@@ -674,7 +674,11 @@ static int artifact_list(const struct ask *ask, const struct artifact_query *q,
                          struct model_artifact **out, size_t *n, struct err *err)
 {
 	struct meta_artifact_at at = {.owner = ""};
-	struct meta_artifact_query m = {.stored_by = q->by, .job_id = q->job_id, .limit = q->limit};
+	struct meta_artifact_query m = {.stored_by = q->by,
+	                                .job_id = q->job_id,
+	                                .limit = q->limit,
+	                                .after_ms = q->after_ms,
+	                                .after_seq = q->after_seq};
 
 	if (q->namespace_ != NULL ? open_space(ask, q->namespace_, NULL, false, &at, err) < 0
 	                          : ctx_team(ask, NULL, &at.team_id, err) < 0)
