@@ -163,9 +163,10 @@ static int note_all(struct harvest *h, struct err *err)
 
 static int flush(struct batch *b, struct err *err)
 {
-	if (buf_check(&b->out, "a commit", err) < 0 ||
-	    fs_pwrite_all(b->fd, b->out.p, b->out.n, b->at, err) < 0)
+	if (buf_check(&b->out, "a commit", err) < 0)
 		return -1;
+	if (fs_pwrite_all(b->fd, b->out.p, b->out.n, b->at, err) < 0)
+		return err_wrap(err, "the file in %s that it is sent from", b->h->o.spool);
 	b->at += b->out.n;
 	buf_clear(&b->out);
 	return 0;

@@ -7,6 +7,11 @@
  * Beside the files a harvest adds .stoker/harvests/JOB-RANK-N.json: which entries it brought, what
  * they were made with and for, and what the job had begun with. `stoker compile-cache why` reads
  * it.
+ *
+ * A commit is written to a file without a name before it is sent, so that it can be sent again.
+ * That is the runner's, one at a time and gone when it is sent, and what it holds is in the job's
+ * folder already: it does not count as the job's, which could not make it smaller. It has at most
+ * HARVEST_BYTES_MAX in base64, 342 MiB, or one file of HARVEST_FILE_MAX, 2.7 GiB.
  */
 #ifndef HARVEST_H
 #define HARVEST_H
