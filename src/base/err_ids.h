@@ -99,7 +99,7 @@
 	X(SOURCE_BUSY,          BUSY,        "source_busy",            "The source limits the rate of requests. Try again later; a secret often raises the limit.") \
 	X(DIGEST_MISMATCH,      CORRUPT,     "digest_mismatch",        "The source sent data that does not match the digest it announced. The data is not used.") \
 	X(SOURCE_BROKEN,        CORRUPT,     "source_broken",          "The source, or a proxy in front of it, violates its protocol. Check the endpoint.") \
-	X(FILE_NAME_REFUSED,    CORRUPT,     "file_name_refused",      "The server lists a file under a name that is no plain path, commands a terminal, turns its text around, or is there twice. Nothing was written. `--include` pulls the others.") \
+	X(FILE_NAME_REFUSED,    CORRUPT,     "file_name_refused",      "The server lists a file under a name that is no plain path, commands a terminal, or is there twice, or turns the text of every name around. Nothing was written. `--include` pulls the others.") \
 	X(SOURCE_UNSUPPORTED,   UNSUPPORTED, "source_unsupported",     "The source lacks a required feature, such as the length of a file.") \
 	X(NOT_LOGGED_IN,        AUTH,        "not_logged_in",          "This user has no saved login, and STOKER_URL and STOKER_TOKEN are not set. Run `stoker login --url URL`.") \
 	X(CA_FILE_UNREADABLE,   INVALID,     "ca_file_unreadable",     "STOKER_CA_FILE does not name a readable file of PEM certificates.") \

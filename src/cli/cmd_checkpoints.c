@@ -276,6 +276,7 @@ struct pull {
 	const char *checkpoint, *include;
 	const char *url; /* of the first file; NULL: there is none */
 	uint64_t files, bytes, total;
+	uint64_t left; /* files whose names deceive: they are not written */
 };
 
 struct sink {
@@ -348,20 +349,30 @@ static char *path_of(struct cli *c, const struct doc *file)
 	                    doc_cstr(doc_get(file, "relative_file_name"), ""));
 }
 
-/* The server may be a stranger's: a name leads nowhere else, and looks like what it is. */
-static int check_name(const struct doc *file, struct err *err)
+/* The server may be a stranger's: a name leads nowhere else. */
+static int check_name(struct str name, struct err *err)
 {
-	struct str name = doc_text(doc_get(file, "relative_file_name"));
 	const char *why = ckpt_path_fault(name);
 	char seen[NAME_SHOWN];
 
-	if (why == NULL && shown_deceives(name))
-		why = "its name turns the text around";
 	if (why == NULL)
 		return 0;
 	return err_set(err, ERR_FILE_NAME_REFUSED,
 	               "the server lists the file \"%s\": %s; --include GLOB can leave it out",
 	               shown_cut(name, seen, sizeof(seen)), why);
+}
+
+/* A job may have made such a file, but here it would look like another one. */
+static bool looks_like_another(struct str name)
+{
+	return ckpt_path_fault(name) == NULL && shown_deceives(name);
+}
+
+static void leave_out(struct cli *c, struct pull *p, struct str name)
+{
+	p->left++;
+	out_message(c, "left out: \"%s\": its name turns the text around",
+	            out_name(c->arena, name));
 }
 
 static int list_name(struct cli *c, const struct doc *file, void *arg, struct err *err)
@@ -372,7 +383,11 @@ static int list_name(struct cli *c, const struct doc *file, void *arg, struct er
 
 	if (!is_included(p, name, path))
 		return 0;
-	if (check_name(file, err) < 0)
+	if (looks_like_another(str_of(name))) {
+		leave_out(c, p, str_of(name));
+		return 0;
+	}
+	if (check_name(doc_text(doc_get(file, "relative_file_name")), err) < 0)
 		return -1;
 	if (p->url == NULL)
 		p->url = doc_cstr(doc_get(file, "url"), NULL);
@@ -421,9 +436,9 @@ static int pull_file(struct cli *c, const struct doc *file, void *arg, struct er
 	char *path = path_of(c, file), *slash;
 	uint64_t before = p->bytes;
 
-	if (!is_included(p, name, path))
+	if (!is_included(p, name, path) || looks_like_another(str_of(name)))
 		return 0;
-	if (check_name(file, err) < 0)
+	if (check_name(doc_text(doc_get(file, "relative_file_name")), err) < 0)
 		return -1;
 	slash = strrchr(path, '/');
 	*slash = '\0';
@@ -501,7 +516,13 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		               doc_cstr(doc_get(ck, "checkpoint_id"), "?"),
 		               doc_cstr(doc_get(ck, "state"), "?"));
 	p.checkpoint = doc_cstr(doc_get(ck, "checkpoint_id"), "");
-	if (check_names(c, job, &p, err) < 0 || (p.url != NULL && find_way(c, p.url, err) < 0) ||
+	if (check_names(c, job, &p, err) < 0)
+		return -1;
+	if (p.url == NULL && p.left > 0)
+		return err_set(err, ERR_FILE_NAME_REFUSED,
+		               "checkpoint %s has no other file that was to be pulled",
+		               p.checkpoint);
+	if ((p.url != NULL && find_way(c, p.url, err) < 0) ||
 	    fs_mkdirs(AT_FDCWD, dir, 0755, err) < 0 || (root = fs_open_dir(dir, err)) < 0 ||
 	    (c->n_arg < 2 && hide_from_git(root, err) < 0))
 		return -1;
@@ -526,8 +547,11 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 		               "no file of checkpoint %s matches \"%s\"; `stoker checkpoints show` "
 		               "lists them",
 		               p.checkpoint, p.include);
-	out_message(c, "pulled %s, %s, verified, into %s", out_count(c, p.files, "file"),
-	            units_show_bytes(p.bytes, text), dir);
+	out_message(c, "pulled %s, %s, verified, into %s%s", out_count(c, p.files, "file"),
+	            units_show_bytes(p.bytes, text), dir,
+	            p.left == 0 ? ""
+	                        : arena_printf(c->arena, "; %s left out",
+	                                       out_count(c, p.left, "file")));
 	return 0;
 }
 

@@ -51,7 +51,19 @@ def test_odd_names_are_written_as_they_are(cluster):
         assert (out / "rank-0/checkpoint-1" / name).read_text() == name[:20] + "\n"
 
 
-@pytest.mark.parametrize("name", ["checkpoint-1/a\u202etxt", "checkpoint-1/\u2066a", "checkpoint-1/a\u200f", "checkpoint-1/a\u2028b", "checkpoint-1/a\nb",
+def test_names_that_look_like_others(cluster):
+    """Everything else is pulled, and what was left out is named."""
+    odd = ["a\u202etxt", "\u2066a", "a\u200f", "a\u2028b"]
+    job, out = saved(cluster, ["a", *odd]), cluster.folder / "out"
+    said = cluster.cli("checkpoints", "pull", f"{job['id']}/checkpoint-1", out).err
+    assert written(out) == ["rank-0/checkpoint-1/a"] and "pulled 1 file" in said and "4 files left out" in said, said
+    for name in odd:
+        seen = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in name)
+        assert f'left out: "checkpoint-1/{seen}": its name turns the text around' in said, said
+    assert cluster.error("checkpoints", "pull", f"{job['id']}/checkpoint-1", out, "--include", "a?txt") == "file_name_refused"
+
+
+@pytest.mark.parametrize("name", ["checkpoint-1/a\nb",
                                   "checkpoint-1/\033[2J", "checkpoint-1/\u009b2J", "checkpoint-1/" + "n" * 256, "checkpoint-1" + "/n" * 2000, "../up",
                                   "/etc/x", "", "checkpoint-1/./y", "checkpoint-1/b", "checkpoint-1/b/c"])
 def test_a_server_that_names_what_it_must_not(standing, three_files, tmp_path, name):
