@@ -155,6 +155,22 @@ def test_a_repository_that_was_renamed(site):
     assert "the repository ann/before is now ann/after" in json.dumps(site.refusal("push", folder / "train.yaml", env={"STOKER_TOKEN": site.tokens["ann"]}))
 
 
+def test_a_repository_that_is_renamed_while_a_job_runs(site):
+    """What the job compiles is kept where the repository is now, in the same team; nobody else's is written to."""
+    make = f"m=$NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_%s+d41d8cd9; mkdir -p $m; echo neff > $m/model.neff; echo hlo > $m/model.hlo_module.pb; : > $m/model.done"
+    ann = Client(site.folder, site.url, "2.4", site.tokens["ann"])
+    ann.run('api.create_repo("red/renamed", private=True); api.create_repo("red/left", private=True); said(1)')
+    jobs = [push(site, [make % "late", "until [ -e $BT_SCRATCH_DIR/go ]; do sleep 0.1; done"], person="zed", repo=repo) for repo in ("red/renamed", "red/left")]
+    for job in jobs:
+        site.wait(job, "TRAINING_JOB_RUNNING")
+    ann.run('api.move_repo("red/renamed", "red/renamed-since"); api.move_repo("red/left", "ann/left"); said(1)')
+    for job in jobs:
+        site.cli("exec", job["id"], "--", "sh", "-c", "touch $BT_SCRATCH_DIR/go")
+        site.wait(job, "TRAINING_JOB_COMPLETED")
+    assert f"{NEURON}/MODULE_late+d41d8cd9/model.neff" in listing(site, "red/renamed-since"), site.logs(jobs[0])
+    assert f"{NEURON}/MODULE_late+d41d8cd9/model.neff" not in listing(site, "ann/left"), site.logs(jobs[1])
+
+
 def test_what_a_file_may_say(site):
     for cache, words in (({"enabled": True, "repo": "datasets/a/b"}, "no repository of models"), ({"enabled": True, "repo": "a/b/c"}, "no repository of models"),
                          ({"enabled": "yes"}, "should be true or false"), ({"enabled": True, "repos": "x"}, "did you mean")):

@@ -246,6 +246,21 @@ int repo_writer(const struct ask *ask, struct err *err)
 	return ask->principal->job != NULL ? 0 : ctx_need(ask, ROLE_MEMBER, err);
 }
 
+/* Was it renamed while the job ran, whose file names what it was called? It stays in the team, and
+ * in a namespace that the job's user writes to. */
+static bool is_named_before(const struct ask *ask, enum hub_type type, const char *id,
+                            const struct known_name *k)
+{
+	const struct job_rights *job = ask->principal->job;
+	char was[HUB_REPO_CAP];
+
+	if (job == NULL || !k->moved || !is_team(ask, &k->repo))
+		return false;
+	hub_repo_name(type, id, was);
+	return repo_names(job, was) &&
+	       (!k->repo.of_user || strcasecmp(ask->principal->name, k->repo.owner) == 0);
+}
+
 int repo_to_write(const struct ask *ask, enum hub_type type, const char *id, struct model_repo *out,
                   struct err *err)
 {
@@ -253,6 +268,10 @@ int repo_to_write(const struct ask *ask, enum hub_type type, const char *id, str
 
 	if (repo_writer(ask, err) < 0 || find_name(ask->app, ask->a, type, id, &k, err) < 0)
 		return -1;
+	if (k.repo.id != NULL && is_named_before(ask, type, id, &k)) {
+		*out = k.repo;
+		return 0;
+	}
 	if (k.repo.id == NULL || !repo_may(ask, &k.repo, REPO_READ))
 		return err_set(err, ERR_HUB_REPO_NOT_FOUND, "there is no repository %s to write to",
 		               id);
