@@ -420,6 +420,8 @@ static void run_rows(const struct fault_row *rows, size_t n, bool in_read, uint6
 			         err.msg);
 		assert_true(str_starts(str_of(err.msg), source_name(s)));
 		assert_null(strstr(err.msg, "ignature=s"));
+		/* who has named a secret is not told to name one */
+		assert_true(p->secret == NULL || strstr(err.msg, "set auth_secret_name") == NULL);
 	}
 }
 
@@ -477,6 +479,10 @@ static void source_reading_failures(void **state UNUSED)
 	static const struct fault_row rows[] = {
 		{{.url = "hf://me/repo", .faults = "status=404"}, ERR_SOURCE_NOT_FOUND},
 		{{.url = "hf://me/repo", .faults = "status=403"}, ERR_SOURCE_UNAUTHORIZED},
+		{{.url = "hf://me/repo", .faults = "status=403", .secret = "tok"},
+	         ERR_SOURCE_DENIED},
+		{{.url = "@model.safetensors", .faults = "status=403", .secret = "tok"},
+	         ERR_SOURCE_DENIED},
 		{{.url = "hf://me/repo", .faults = "status=503"}, ERR_SOURCE_UNREACHABLE},
 		{{.url = "hf://me/repo", .faults = "status=500"}, ERR_SOURCE_UNREACHABLE},
 		{{.url = "hf://me/repo", .faults = "status=429,retry-after=7"}, ERR_SOURCE_BUSY},

@@ -46,6 +46,11 @@ extern const struct source_ops source_azure_ops, source_cw_ops, source_file_ops,
 int source_bucket_gs_open(struct source **out, struct str rest, const struct source_options *o,
                           struct err *err) MUST_CHECK;
 
+/* About a 401 or 403 when there is a token: it is sent to no other host. */
+#define SOURCE_TOKEN_ADVICE                                                                        \
+	"the token in auth_secret_name does not allow that, or the request was led to another "    \
+	"host, which is not given it"
+
 /* First member of every driver's own struct. */
 struct source {
 	const struct source_ops *ops;
