@@ -288,10 +288,10 @@ static int authorize(struct request *rq, enum scope scope UNUSED, struct err *er
 	if (!str_eq(request_header(rq, "authorization"), "Bearer good"))
 		return err_set(err, ERR_AUTH, "no such token");
 	rq->principal = rq->ctx;
-	if (request_header(rq, "x-owner").n > 0) {
+	if (request_header(rq, "x-owner").n > 0)
 		rq->owner = arena_strz(rq->arena, request_header(rq, "x-owner"));
+	if (request_header(rq, "x-sender").n > 0)
 		rq->sender = arena_strz(rq->arena, request_header(rq, "x-sender"));
-	}
 	return 0;
 }
 

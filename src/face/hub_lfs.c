@@ -77,6 +77,7 @@ static int read_permit(struct request *rq, struct permit *p, struct err *err)
 	sign(rq, p, want);
 	if (!hub_signature_is(signature, want))
 		return not_ours(err);
+	rq->sender = p->u.repo_id; /* whoever it is: no token comes with it */
 	if (p->until_ms < clock_wall_ms())
 		return err_set(
 			err, ERR_DENIED,

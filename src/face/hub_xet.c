@@ -71,6 +71,7 @@ static int may_send(struct request *rq, struct repo_xet *out, struct err *err)
 	sign(rq, out->repo_id, (int64_t)until_s, mac);
 	if (!hub_signature_is(token, mac))
 		return err_set(err, ERR_AUTH, "this token is not one for this repository");
+	rq->sender = out->repo_id;
 	if ((int64_t)until_s < clock_wall_ms() / 1000)
 		return err_set(err, ERR_AUTH, "this token has expired: ask for another one");
 	return 0;

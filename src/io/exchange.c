@@ -236,12 +236,14 @@ static uint64_t number_of(const char *kind, const char *name)
 static struct workers_owner owner_of(const struct exchange *x)
 {
 	const struct request *rq = &x->rq;
+	struct workers_owner owner = {.id = rq->owner != NULL ? number_of("owner", rq->owner)
+	                                                      : number_of("address", rq->peer)};
 	char sender[sizeof(rq->peer) + 64];
 
-	if (rq->owner == NULL)
-		return (struct workers_owner){.id = number_of("address", rq->peer)};
 	FMT(sender, "%s %.60s", rq->peer, rq->sender != NULL ? rq->sender : "");
-	return (struct workers_owner){number_of("owner", rq->owner), number_of("sender", sender)};
+	if (rq->owner != NULL || rq->sender != NULL)
+		owner.part = number_of("sender", sender);
+	return owner;
 }
 
 bool exchange_place(struct exchange *x)

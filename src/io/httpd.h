@@ -62,7 +62,7 @@ struct request {
 	void *ctx;       /* httpd_options.ctx */
 	void *principal; /* set by authorize */
 	/* Set with it: whose threads it takes while it reads a streamed body, and who of those it
-	 * is. NULL: whoever has its address. */
+	 * is. owner NULL: whoever has its address; sender NULL: they are not told apart. */
 	const char *owner, *sender;
 	unsigned wakes; /* how often this request was parked and woken */
 	bool timed_out; /* the last park ended by its deadline */

@@ -398,43 +398,50 @@ static void httpd_slow_senders_leave_threads(void **state UNUSED)
 	stop(&w);
 }
 
-/* Those of one sender leave threads to others of its team, and to other teams, all behind one
- * address. */
+#define SECRET "PUT /secret" HOST "Authorization: Bearer good\r\nContent-Length: 20\r\n"
+
+/* Those of one sender leave threads to others, and to other teams, all behind one address. */
 static void httpd_slow_senders_of_one_address(void **state UNUSED)
 {
 	enum { SENDERS = 6 };
-	static const char *const quick[] = {"X-Owner: red\r\nX-Sender: two\r\n",
-	                                    "X-Owner: blue\r\nX-Sender: three\r\n"};
-	struct httpd_options o = {.workers = 8};
-	struct world w = {0};
-	int fd[SENDERS];
+	static const struct {
+		const char *slow, *quick[2];
+	} rows[] = {
+		{"X-Owner: red\r\nX-Sender: one\r\n",
+	         {"X-Owner: red\r\nX-Sender: two\r\n", "X-Owner: blue\r\nX-Sender: three\r\n"}},
+		{"X-Sender: one\r\n", {"X-Sender: two\r\n", "X-Owner: red\r\n"}},
+	};
 
-	start(&w, &o);
-	for (size_t i = 0; i < SENDERS; i++) {
-		fd[i] = dial(&w);
-		send_text(fd[i], "PUT /secret" HOST "Authorization: Bearer good\r\n"
-		                 "X-Owner: red\r\nX-Sender: one\r\n"
-		                 "Content-Length: 20\r\n" END);
-	}
-	wait_for(&w.entered, 3);
-	for (size_t i = 0; i < COUNT(quick); i++) {
-		AUTO_BUF struct buf out = BUF_INIT(1 << 16);
-		AUTO_FREE char *head = xasprintf("PUT /secret" HOST "Authorization: Bearer good\r\n"
-		                                 "%sContent-Length: 20\r\n" END,
-		                                 quick[i]);
-		AUTO_FD int to = dial(&w);
-		uint8_t p[20];
+	for (size_t k = 0; k < COUNT(rows); k++) {
+		struct httpd_options o = {.workers = 8};
+		struct world w = {0};
+		int fd[SENDERS];
 
-		pattern(0, p, sizeof(p));
-		send_text(to, head);
-		assert_int_equal(send(to, p, sizeof(p), 0), sizeof(p));
-		read_until(to, NULL, &out);
-		assert_row(str_ends(buf_view(&out), "\r\n\r\n20"), quick[i]);
-		assert_int_equal(w.entered, 3 + i + 1);
+		start(&w, &o);
+		for (size_t i = 0; i < SENDERS; i++) {
+			AUTO_FREE char *head = xasprintf(SECRET "%s" END, rows[k].slow);
+
+			fd[i] = dial(&w);
+			send_text(fd[i], head);
+		}
+		wait_for(&w.entered, 3);
+		for (size_t i = 0; i < COUNT(rows[k].quick); i++) {
+			AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+			AUTO_FREE char *head = xasprintf(SECRET "%s" END, rows[k].quick[i]);
+			AUTO_FD int to = dial(&w);
+			uint8_t p[20];
+
+			pattern(0, p, sizeof(p));
+			send_text(to, head);
+			assert_int_equal(send(to, p, sizeof(p), 0), sizeof(p));
+			read_until(to, NULL, &out);
+			assert_row(str_ends(buf_view(&out), "\r\n\r\n20"), rows[k].quick[i]);
+			assert_int_equal(w.entered, 3 + i + 1);
+		}
+		for (size_t i = 0; i < SENDERS; i++)
+			assert_int_equal(close(fd[i]), 0);
+		stop(&w);
 	}
-	for (size_t i = 0; i < SENDERS; i++)
-		assert_int_equal(close(fd[i]), 0);
-	stop(&w);
 }
 
 static const struct CMUnitTest tests[] = {
