@@ -463,6 +463,8 @@ struct repo_change; /* a commit that is being sent */
 struct repo_committed {
 	const char *commit;
 	int64_t pull; /* the pull request that it has opened; 0: none */
+	/* of a commit that only adds: files that stayed as they were, and what was sent for them */
+	uint64_t files_there, bytes_there;
 };
 
 /* What clients call a discussion. */

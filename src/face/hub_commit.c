@@ -169,6 +169,10 @@ static int send_commit(struct request *rq, const struct hub_name *name,
 	js_fmt(&js, "%s/commit/%s", url, done->commit);
 	js_kv(&js, "commitOid", done->commit);
 	js_kv(&js, "hookOutput", "");
+	if (done->files_there > 0) {
+		js_kv_u64(&js, "filesThere", done->files_there);
+		js_kv_u64(&js, "bytesThere", done->bytes_there);
+	}
 	if (done->pull > 0) {
 		js_key(&js, "pullRequestUrl");
 		js_fmt(&js, "%s/discussions/%" PRId64, url, done->pull);

@@ -36,7 +36,8 @@ struct harvest {
 	struct arena *a;       /* of what is known */
 	struct map *known;     /* KIND/PATH -> struct known */
 	struct map *left;      /* KIND/PATH: said to be left out */
-	uint64_t files, bytes; /* that were sent */
+	uint64_t files, bytes; /* that were added */
+	uint64_t there;        /* files that others had brought meanwhile */
 	unsigned n_sent;
 	bool refused;
 	int64_t until_ms; /* of this one */
@@ -374,6 +375,22 @@ static int create_repo(struct harvest *h, struct err *err)
 	return rc;
 }
 
+/* What the repository had by then stayed as it was. */
+static void count_there(struct batch *b, const struct http_reply *reply)
+{
+	const struct doc *d;
+	struct err no = {0};
+	uint64_t files, bytes;
+
+	if (js_parse(b->a, buf_view(&reply->body), &d, &no) < 0)
+		return;
+	files = (uint64_t)doc_int(doc_get(d, "filesThere"), 0);
+	bytes = (uint64_t)doc_int(doc_get(d, "bytesThere"), 0);
+	b->h->there += MIN(files, b->n);
+	b->h->files += b->n - MIN(files, b->n);
+	b->h->bytes += b->bytes - MIN(bytes, b->bytes);
+}
+
 static int send_once(struct batch *b, int *status, struct err *err)
 {
 	struct harvest *h = b->h;
@@ -391,6 +408,8 @@ static int send_once(struct batch *b, int *status, struct err *err)
 	int rc = report_hub(h->o.report, &post, &reply, err);
 
 	*status = reply.status;
+	if (rc == 0)
+		count_there(b, &reply);
 	return rc;
 }
 
@@ -423,8 +442,6 @@ static int send_batch(struct batch *b, struct err *err)
 	}
 	for (size_t i = 0; i < b->n; i++)
 		note_known(h, b->key[i], &b->known[i]);
-	h->files += b->n;
-	h->bytes += b->bytes;
 	h->n_sent++;
 	return 0;
 }
@@ -579,9 +596,9 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, str
 static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	uint64_t files = h->files, bytes = h->bytes;
+	uint64_t files = h->files, bytes = h->bytes, there = h->there;
 	struct batch b = {.fd = -1};
-	char size[UNITS_CAP];
+	char size[UNITS_CAP], others[64] = "";
 	struct err err = {0}, unlisted = {0};
 	int rc;
 
@@ -594,10 +611,12 @@ static void harvest_now(struct harvest *h, int64_t now_ms, int64_t until_ms)
 	if (rc == 0)
 		rc = send_it(&b, &err);
 	batch_done(&b);
-	if (h->files > files)
-		logs_message(h->o.logs, "compile cache %s: %" PRIu64 " file%s added, %s",
+	if (h->there > there)
+		FMT(others, "; %" PRIu64 " more had come from elsewhere", h->there - there);
+	if (h->files + h->there > files + there)
+		logs_message(h->o.logs, "compile cache %s: %" PRIu64 " file%s added, %s%s",
 		             h->cache->repo, h->files - files, h->files - files == 1 ? "" : "s",
-		             units_show_bytes(h->bytes - bytes, size));
+		             units_show_bytes(h->bytes - bytes, size), others);
 	if (rc < 0 && h->refused)
 		logs_message(h->o.logs, "compile cache %s: nothing is kept: %s", h->cache->repo,
 		             err.msg);

@@ -117,6 +117,7 @@ def test_nothing_is_overwritten_and_no_commit_lost(site):
     kept = files[f"{NEURON}/MODULE_same+d41d8cd9/model.neff"]
     job = run(site, [f"echo other > $NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_same+d41d8cd9/model.neff"], repo="many")
     assert listing(site, "ann/many")[f"{NEURON}/MODULE_same+d41d8cd9/model.neff"] == kept, site.logs(job)
+    assert "compile cache ann/many: 0 files added, 0 B; 1 more had come from elsewhere" in site.logs(job)
 
 
 def test_a_job_that_is_killed_keeps_what_its_checkpoints_saw(site):

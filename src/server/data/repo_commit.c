@@ -39,7 +39,8 @@ struct repo_change {
 	struct blob_batch *batch;
 	struct repo_room room;
 	const char *summary, *description, *parent;
-	bool add_only; /* what is there stays as it is */
+	bool add_only;                     /* what is there stays as it is, */
+	uint64_t files_there, bytes_there; /* as these have */
 	struct change_line *line;
 	size_t n, cap;
 	/* the file that is coming */
@@ -299,8 +300,11 @@ static int apply_line(struct sum *s, const struct change_line *l, struct err *er
 	if (s->c->add_only && !adds)
 		return err_set(err, ERR_INVALID, "%s: a commit with addOnly deletes nothing",
 		               l->path);
-	if (s->c->add_only && is_there(s, l->path))
+	if (s->c->add_only && is_there(s, l->path)) {
+		s->c->files_there++;
+		s->c->bytes_there += l->size;
 		return 0;
+	}
 	switch (l->kind) {
 	case HUB_LINE_FILE:
 		memcpy(x.f.oid, l->oid, HUB_OID_LEN);
@@ -419,7 +423,7 @@ static int open_without(struct repo_change *c, const char *base, struct repo_com
 
 	if (meta_repo_pull_add(c->app->meta, &pull, base, c->description, err) < 0)
 		return -1;
-	*out = (struct repo_committed){base, pull.num};
+	*out = (struct repo_committed){.commit = base, .pull = pull.num};
 	return 0;
 }
 
@@ -468,7 +472,7 @@ static int make(struct sum *s, const char *head, struct repo_committed *out, str
 	if (meta_repo_commit(c->app->meta, &change, err) < 0)
 		return -1;
 	app_crash_at("repo:committed");
-	*out = (struct repo_committed){made.row.commit, pull.num};
+	*out = (struct repo_committed){.commit = made.row.commit, .pull = pull.num};
 	return 0;
 }
 
@@ -567,10 +571,13 @@ int repo_commit_end(struct repo_change *c, struct repo_committed *out, struct er
 	app_crash_at("repo:blobs");
 	lock_take(lock);
 	*out = (struct repo_committed){0};
+	c->files_there = c->bytes_there = 0;
 	rc = commit_once(c, out, err);
 	lock_give(lock);
 	if (rc < 0)
 		return -1;
+	out->files_there = c->files_there;
+	out->bytes_there = c->bytes_there;
 	repo_changed(c->app);
 	log_info("committed: repository=%s/%s/%s branch=%s%s commit=%s pull=%" PRId64 " by=%s",
 	         c->repo.type, c->repo.owner, c->repo.name, c->kind == REPO_PULL ? "refs/pr/" : "",
