@@ -26,7 +26,7 @@ class Azurite:
     """Requests are signed here for themselves: what Azurite thinks of ours is the test."""
 
     def __init__(self, folder):
-        self.port, self.line = held_port(), None
+        self.port, self.line, self.used = held_port(), None, 0.0
         self.endpoint = f"http://127.0.0.1:{self.port}"
         node = shutil.which("node", path=f"{PARTS}/node/bin:{os.environ['PATH']}")
         self.command = [node, PARTS / "azurite/node_modules/azurite/dist/src/blob/main.js", "--location", str(folder), "--blobHost", "127.0.0.1",
@@ -40,8 +40,9 @@ class Azurite:
         resource = f"/{ACCOUNT}/{ACCOUNT}{path}" + "".join(f"\n{k}:{v}" for k, v in sorted(urllib.parse.parse_qsl(query)))
         text = "\n".join([method, "", "", str(len(body) or ""), "", headers.get("Content-Type", ""), "", "", "", "", "", "", canonical + resource])
         signature = base64.b64encode(hmac.digest(base64.b64decode(ACCOUNT_KEY), text.encode(), "sha256")).decode()
-        if self.line is None:
+        if self.line is None or time.monotonic() - self.used > 2:  # Azurite hangs up after five seconds
             self.line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=CALL_S)
+        self.used = time.monotonic()
         try:
             self.line.request(method, f"/{ACCOUNT}{path}" + (f"?{query}" if query else ""), body or None,
                               {**headers, "Content-Length": str(len(body)), "Authorization": f"SharedKey {ACCOUNT}:{signature}"})
