@@ -39,7 +39,7 @@ static int load_one(void *arg, size_t k, const atomic_bool *stop, struct err *er
 	const struct manifest_file *file = &l->job->ckpt->files.file[i];
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_FD int fd = make_file(l->job, a, file->path, err);
-	struct crew_share share = {.all = &l->done};
+	struct crew_share share = {.magic = CREW_SHARE_MAGIC, .all = &l->done};
 	const struct objstore_fetch f = {
 		.key = ckpt_file_key(a, l->job->prefix, l->job->ckpt, i),
 		.size = file->size,

@@ -36,6 +36,8 @@ static uint64_t taken(const struct stat *st)
 }
 
 struct listing {
+	unsigned magic;
+#define LISTING_MAGIC 0x534c494eU
 	struct blobs *b;
 	enum blobs_kind kind;
 	int (*fn)(void *arg, const struct blob_entry *x, struct err *err);
@@ -45,7 +47,7 @@ struct listing {
 /* A blob is as old as its last byte: a tree that links to it, or did, is no sign of use. */
 static int list_one(void *arg, int dirfd, const char *name, struct err *err)
 {
-	const struct listing *l = arg;
+	const struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
 	struct blob_entry x;
 	struct stat st;
 
@@ -66,7 +68,7 @@ static int list_one(void *arg, int dirfd, const char *name, struct err *err)
 /* Of blobs/sha256: two digits each. */
 static int list_folder(void *arg, int dirfd UNUSED, const char *name, struct err *err)
 {
-	struct listing *l = arg;
+	struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
 	char path[BLOB_PATH_CAP];
 
 	if (strlen(name) != 2)
@@ -79,30 +81,32 @@ int blobs_each(struct blobs *b, enum blobs_kind kind,
                int (*fn)(void *arg, const struct blob_entry *x, struct err *err), void *arg,
                struct err *err)
 {
-	struct listing l = {b, kind, fn, arg};
+	struct listing l = {LISTING_MAGIC, b, kind, fn, arg};
 
 	if (kind == BLOBS_MANIFEST)
 		return each_name(b, "manifests", list_one, &l, err);
 	return each_name(b, "blobs/sha256", list_folder, &l, err);
 }
 
-static int add_blob(void *arg, const struct blob_entry *x, struct err *err UNUSED)
-{
-	struct blobs_held *out = arg;
-
-	out->files++;
-	out->bytes += x->taken;
-	return 0;
-}
-
 struct holding {
+	unsigned magic;
+#define HOLDING_MAGIC 0x53484f4cU
 	struct blobs *b;
 	struct blobs_held *out;
 };
 
+static int add_blob(void *arg, const struct blob_entry *x, struct err *err UNUSED)
+{
+	struct holding *h = FROM_VOID(struct holding, arg, HOLDING_MAGIC);
+
+	h->out->files++;
+	h->out->bytes += x->taken;
+	return 0;
+}
+
 static int add_partial(void *arg, int dirfd, const char *name, struct err *err UNUSED)
 {
-	struct holding *h = arg;
+	struct holding *h = FROM_VOID(struct holding, arg, HOLDING_MAGIC);
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
@@ -113,11 +117,11 @@ static int add_partial(void *arg, int dirfd, const char *name, struct err *err U
 
 int blobs_held(struct blobs *b, struct blobs_held *out, struct err *err)
 {
-	struct holding h = {b, out};
+	struct holding h = {HOLDING_MAGIC, b, out};
 
 	*out = (struct blobs_held){0};
 	return each_name(b, "tmp", add_partial, &h, err) < 0 ||
-	                       blobs_each(b, BLOBS_BLOB, add_blob, out, err) < 0
+	                       blobs_each(b, BLOBS_BLOB, add_blob, &h, err) < 0
 	               ? -1
 	               : 0;
 }
@@ -151,6 +155,8 @@ struct leaving { /* one that is about to be removed */
 };
 
 struct collect {
+	unsigned magic;
+#define COLLECT_MAGIC 0x53434f4cU
 	struct blobs *b;
 	const struct blobs_collect *job;
 	struct blobs_collected *out;
@@ -239,7 +245,7 @@ static int note(struct collect *c, struct set *to, const struct digest *name, si
 
 static void add_root(void *arg, const struct digest *d)
 {
-	struct collect *c = arg;
+	struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 
 	add_named(&c->stay, d, 0, 0);
 }
@@ -266,7 +272,7 @@ static bool is_young(const struct collect *c, int64_t ms, int64_t age_s)
 
 static int choose(void *arg, const struct blob_entry *x, struct err *err)
 {
-	struct collect *c = arg;
+	struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 	const struct blobs_choice *by = c->job->by;
 	struct going *g;
 	bool keep = true;
@@ -395,7 +401,7 @@ static int remove_manifests(struct collect *c, struct err *err)
 
 static int remove_batch(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
 {
-	const struct collect *c = arg;
+	const struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 	size_t step = at_once(c, SIZE_MAX), at = i * step;
 
 	return take_away(c, BLOBS_BLOB, &c->leaving[at], at_once(c, c->n_leaving - at), err);
@@ -508,7 +514,7 @@ static int remove_dropped(struct collect *c, struct err *err)
 /* Left by a fetch, a put or a collection that was interrupted. */
 static int sweep_blob(void *arg, const struct blob_entry *x, struct err *err)
 {
-	struct collect *c = arg;
+	struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 
 	if (go_on(c, err) < 0)
 		return -1;
@@ -525,7 +531,7 @@ static int sweep_tmp(void *arg, int dirfd, const char *name, struct err *err)
 {
 	struct blobs_item x = {.kind = BLOBS_PARTIAL, .name = name, .files = 1};
 	AUTO_FREE char *held = xstrdup(name);
-	struct collect *c = arg;
+	struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 	AUTO_FD int fd = -1;
 	struct stat st;
 
@@ -582,7 +588,8 @@ static int collect(struct collect *c, struct err *err)
 int blobs_collect(struct blobs *b, const struct blobs_collect *job, struct blobs_collected *out,
                   struct err *err)
 {
-	struct collect c = {.b = b, .job = job, .out = out, .now_ms = clock_wall_ms()};
+	struct collect c = {
+		.magic = COLLECT_MAGIC, .b = b, .job = job, .out = out, .now_ms = clock_wall_ms()};
 	struct blob_scan scan;
 	int r;
 

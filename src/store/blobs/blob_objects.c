@@ -67,6 +67,8 @@ int blob_objects_has(struct objstore *os, const char *key, uint64_t size, bool *
 /* --- listing --------------------------------------------------------------------------------- */
 
 struct page {
+	unsigned magic;
+#define PAGE_MAGIC 0x53504145U
 	struct blob_entry x[PAGE];
 	size_t n;
 	char last[OBJSTORE_KEY_MAX + 1];
@@ -75,7 +77,7 @@ struct page {
 /* Other keys are not ours. */
 static void add_to_page(void *arg, const char *key, const struct objstore_info *info)
 {
-	struct page *p = arg;
+	struct page *p = FROM_VOID(struct page, arg, PAGE_MAGIC);
 	const char *name = strrchr(key, '/');
 	struct err no = {0};
 
@@ -95,6 +97,7 @@ int blob_objects_each(struct objstore *os, enum blobs_kind kind,
 	AUTO_FREE struct page *p = xcalloc(1, sizeof(*p));
 	bool more = true;
 
+	p->magic = PAGE_MAGIC;
 	while (more) {
 		p->n = 0;
 		if (objstore_list(os, prefix, p->last[0] != '\0' ? p->last : NULL, PAGE,
@@ -110,6 +113,8 @@ int blob_objects_each(struct objstore *os, enum blobs_kind kind,
 /* --- putting --------------------------------------------------------------------------------- */
 
 struct putting {
+	unsigned magic;
+#define PUTTING_MAGIC 0x53505554U
 	const struct blob_objects_put *put;
 	struct manifest_file *file; /* one of each content, the largest first */
 	_Atomic uint64_t had, sent; /* bytes that were there before; that were not */
@@ -161,9 +166,9 @@ int blob_objects_put_blob(struct objstore *os, struct blobs *from, struct blob_p
 
 static int put_one(void *arg, size_t i, const atomic_bool *stop, struct err *err)
 {
-	struct putting *p = arg;
+	struct putting *p = FROM_VOID(struct putting, arg, PUTTING_MAGIC);
 	const struct manifest_file *f = &p->file[i];
-	struct crew_share share = {.all = &p->sent};
+	struct crew_share share = {.magic = CREW_SHARE_MAGIC, .all = &p->sent};
 	bool sent;
 
 	if (put_blob(p->put, &f->sha256, f->size, crew_share_at, &share, stop, &sent, err) < 0)
@@ -177,7 +182,7 @@ static int put_one(void *arg, size_t i, const atomic_bool *stop, struct err *err
 
 static void tell(void *arg)
 {
-	struct putting *p = arg;
+	struct putting *p = FROM_VOID(struct putting, arg, PUTTING_MAGIC);
 	const struct blob_objects_put *put = p->put;
 	uint64_t sent = atomic_load(&p->sent);
 
@@ -238,7 +243,7 @@ static size_t distinct(struct manifest_file *f, size_t n)
 int blob_objects_put(const struct blob_objects_put *put, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct putting p = {.put = put};
+	struct putting p = {.magic = PUTTING_MAGIC, .put = put};
 	struct crew_job crew = {.threads = PUT_THREADS,
 	                        .run = put_one,
 	                        .tick = tell,

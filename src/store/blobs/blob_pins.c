@@ -15,6 +15,8 @@ struct blob_pins {
 };
 
 struct pin {
+	unsigned magic;
+#define PIN_MAGIC 0x5350494eU
 	uint64_t holders;
 	uint64_t last_scan; /* the newest collection that had begun when the last holder left */
 };
@@ -43,7 +45,7 @@ struct blob_pin_table *blob_pin_table_new(void)
 
 static void free_pin(struct str key UNUSED, void *value, void *arg UNUSED)
 {
-	free(value);
+	free(FROM_VOID(struct pin, value, PIN_MAGIC));
 }
 
 void blob_pin_table_free(struct blob_pin_table *t)
@@ -87,6 +89,7 @@ void blob_pins_add(struct blob_pins *p, const struct digest *d)
 	pin = map_get(t->pins, digest_key(d));
 	if (pin == NULL) {
 		pin = xcalloc(1, sizeof(*pin));
+		pin->magic = PIN_MAGIC;
 		(void)map_set(t->pins, digest_key(d), pin);
 	} else if (pin->holders == 0) {
 		t->n_idle--;
@@ -157,14 +160,16 @@ void blob_scan_begin(struct blobs *b, struct blob_scan *s)
 }
 
 struct forget {
+	unsigned magic;
+#define FORGET_MAGIC 0x53464f47U
 	struct blob_pin_table *t;
 	uint64_t oldest; /* collection that still runs */
 };
 
 static void forget_pin(struct str key, void *value, void *arg)
 {
-	const struct forget *f = arg;
-	struct pin *pin = value;
+	const struct forget *f = FROM_VOID(struct forget, arg, FORGET_MAGIC);
+	struct pin *pin = FROM_VOID(struct pin, value, PIN_MAGIC);
 
 	if (pin->holders > 0 || pin->last_scan >= f->oldest)
 		return;
@@ -176,7 +181,7 @@ static void forget_pin(struct str key, void *value, void *arg)
 void blob_scan_end(struct blobs *b, struct blob_scan *s)
 {
 	struct blob_pin_table *t = b->pins;
-	struct forget f = {t, UINT64_MAX};
+	struct forget f = {FORGET_MAGIC, t, UINT64_MAX};
 	const struct blob_scan *other;
 
 	lock_take(&t->lock);

@@ -81,11 +81,15 @@ int tree_remove_folder(struct node_cache *c, const char *folder, struct err *err
 /* ---- left by killed makers --------------------------------------------------------------- */
 
 struct sweep {
+	unsigned magic;
+#define SWEEP_MAGIC 0x53535745U
 	struct node_cache *c;
 	const char *hex; /* NULL: of all keys */
 };
 
 struct owner {
+	unsigned magic;
+#define OWNER_MAGIC 0x534f574eU
 	struct node_cache *c;
 	const char *name; /* below built/ */
 	bool found;
@@ -93,7 +97,7 @@ struct owner {
 
 static int look_aside(void *arg, int dirfd UNUSED, const char *folder, struct err *err UNUSED)
 {
-	struct owner *o = arg;
+	struct owner *o = FROM_VOID(struct owner, arg, OWNER_MAGIC);
 	char path[PATH_CAP], name[NAME_LEN + 1];
 
 	if (strlen(folder) > NAME_LEN)
@@ -107,7 +111,7 @@ static int look_aside(void *arg, int dirfd UNUSED, const char *folder, struct er
 static bool is_owned(struct node_cache *c, const char *hex, const char *name)
 {
 	static const char *const folders[] = {"trees", "tmp"};
-	struct owner o = {.c = c, .name = name};
+	struct owner o = {.magic = OWNER_MAGIC, .c = c, .name = name};
 	char path[PATH_CAP], other[NAME_LEN + 1];
 	struct err err = {0};
 	int fd;
@@ -125,7 +129,7 @@ static bool is_owned(struct node_cache *c, const char *hex, const char *name)
 
 static int sweep_one(void *arg, int dirfd UNUSED, const char *name, struct err *err)
 {
-	struct sweep *s = arg;
+	struct sweep *s = FROM_VOID(struct sweep, arg, SWEEP_MAGIC);
 	char hex[HASH_HEX_CAP], path[PATH_CAP];
 	struct err ignored = {0};
 	AUTO_FD int lease = -1;
@@ -154,7 +158,7 @@ static int sweep_one(void *arg, int dirfd UNUSED, const char *name, struct err *
 
 static int sweep(struct node_cache *c, const char *hex, struct err *err)
 {
-	struct sweep s = {c, hex};
+	struct sweep s = {SWEEP_MAGIC, c, hex};
 	AUTO_FD int fd = fs_open_beneath(c->fd, TREE_BUILT, O_RDONLY | O_DIRECTORY, 0, err);
 
 	return fd < 0 ? -1 : fs_each_name(TAKE_FD(fd), TREE_BUILT, sweep_one, &s, err);

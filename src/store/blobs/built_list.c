@@ -44,6 +44,8 @@ static void fill(struct entry *e, const struct stat *st)
 /* ---- making ------------------------------------------------------------------------------ */
 
 struct making {
+	unsigned magic;
+#define MAKING_MAGIC 0x534d414bU
 	struct arena *a;
 	struct entry *entry;
 	size_t n, cap;
@@ -186,7 +188,7 @@ static int take_folder(struct making *m, int fd, const char *path, unsigned dept
 
 static int canceled(void *arg, size_t bytes UNUSED, struct err *err)
 {
-	struct making *m = arg;
+	struct making *m = FROM_VOID(struct making, arg, MAKING_MAGIC);
 
 	if (atomic_load(&m->failed) || (m->cancel != NULL && atomic_load(m->cancel)))
 		return err_set(err, ERR_CANCELED, "canceled");
@@ -205,7 +207,7 @@ static int hash_entry(struct making *m, struct entry *e, struct err *err)
 
 static void *hasher(void *arg)
 {
-	struct making *m = arg;
+	struct making *m = FROM_VOID(struct making, arg, MAKING_MAGIC);
 	struct err err = {0};
 
 	for (size_t i; (i = atomic_fetch_add(&m->next, 1)) < m->n;) {
@@ -277,8 +279,11 @@ int built_list_make(int root, const atomic_bool *cancel, struct buf *out, struct
                     struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct making m = {
-		.a = a, .root = root, .cancel = cancel, .lock = LOCK_INIT(LOCK_BUILT_LIST)};
+	struct making m = {.magic = MAKING_MAGIC,
+	                   .a = a,
+	                   .root = root,
+	                   .cancel = cancel,
+	                   .lock = LOCK_INIT(LOCK_BUILT_LIST)};
 	int rc = make(&m, err);
 
 	if (rc == 0) {
@@ -377,6 +382,8 @@ static int compare(int root, const struct entry *e, struct err *err)
 }
 
 struct looking {
+	unsigned magic;
+#define LOOKING_MAGIC 0x534c4f4bU
 	int root;
 	struct lock lock; /* of all below */
 	struct str lines; /* not yet taken */
@@ -408,7 +415,7 @@ static struct str next_lines(struct looking *l)
 
 static void *looker(void *arg)
 {
-	struct looking *l = arg;
+	struct looking *l = FROM_VOID(struct looking, arg, LOOKING_MAGIC);
 	char room[FS_PATH_MAX];
 	struct str some, line;
 	struct err err = {0};
@@ -430,7 +437,7 @@ static void *looker(void *arg)
 
 int built_list_look(int root, struct str list, struct err *err)
 {
-	struct looking l = {.root = root, .lock = LOCK_INIT(LOCK_BUILT)};
+	struct looking l = {.magic = LOOKING_MAGIC, .root = root, .lock = LOCK_INIT(LOCK_BUILT)};
 	struct built_sum sum = {0};
 
 	if (open_list(list, &l.lines, &sum, err) < 0)

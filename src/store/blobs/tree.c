@@ -61,6 +61,8 @@ int tree_remove(struct node_cache *c, const char *hex, struct err *err)
 }
 
 struct each {
+	unsigned magic;
+#define EACH_MAGIC 0x53454143U
 	const char *end;
 	int (*fn)(void *arg, const char *hex, struct err *err);
 	void *arg;
@@ -68,7 +70,7 @@ struct each {
 
 static int each_digest(void *arg, int dirfd UNUSED, const char *file, struct err *err)
 {
-	const struct each *each = arg;
+	const struct each *each = FROM_VOID(struct each, arg, EACH_MAGIC);
 	struct str name = str_of(file);
 	char hex[HASH_HEX_CAP];
 	struct digest ignored;
@@ -85,7 +87,7 @@ int tree_each(struct node_cache *c, const char *folder, const char *end,
               int (*fn)(void *arg, const char *hex, struct err *err), void *arg, struct err *err)
 {
 	AUTO_FD int fd = fs_open_beneath(c->fd, folder, O_RDONLY | O_DIRECTORY, 0, err);
-	struct each each = {end, fn, arg};
+	struct each each = {EACH_MAGIC, end, fn, arg};
 
 	if (fd < 0)
 		return err_wrap(err, "node cache %s", c->dir);
@@ -94,7 +96,7 @@ int tree_each(struct node_cache *c, const char *folder, const char *end,
 
 static int sweep_one(void *arg, const char *hex, struct err *err)
 {
-	struct node_cache *c = arg;
+	struct node_cache *c = FROM_VOID(struct node_cache, arg, NODE_CACHE_MAGIC);
 	char path[TREE_PATH_CAP];
 	AUTO_FD int lease = lease_try(c->fd, hex, LOCK_EX, err);
 
@@ -150,13 +152,15 @@ int node_cache_making(const char *dir, const char *name, struct err *err)
 }
 
 struct making {
+	unsigned magic;
+#define MAKING_MAGIC 0x534d4149U
 	bool (*is_over)(void *arg, const char *name);
 	void *arg;
 };
 
 static int sweep_making(void *arg, int dirfd, const char *name, struct err *err)
 {
-	const struct making *m = arg;
+	const struct making *m = FROM_VOID(struct making, arg, MAKING_MAGIC);
 
 	return m->is_over(m->arg, name) ? fs_remove_tree(dirfd, name, err) : 0;
 }
@@ -164,7 +168,7 @@ static int sweep_making(void *arg, int dirfd, const char *name, struct err *err)
 int node_cache_sweep_making(struct node_cache *c, bool (*is_over)(void *arg, const char *name),
                             void *arg, struct err *err)
 {
-	struct making m = {is_over, arg};
+	struct making m = {MAKING_MAGIC, is_over, arg};
 	AUTO_FD int fd = fs_open_beneath(c->fd, NODE_CACHE_MAKING, O_RDONLY | O_DIRECTORY, 0, err);
 
 	return fd < 0 ? -1 : fs_each_name(TAKE_FD(fd), NODE_CACHE_MAKING, sweep_making, &m, err);
@@ -222,6 +226,7 @@ static int open_cache(struct node_cache **out, const char *dir, uint64_t budget_
 	if (fd < 0)
 		return err_wrap(err, "node cache %s", dir);
 	c = xcalloc(1, sizeof(*c));
+	c->magic = NODE_CACHE_MAGIC;
 	c->dir = xstrdup(dir);
 	c->fd = links ? fd : without_links(fd);
 	c->budget = budget_bytes;
@@ -272,6 +277,8 @@ struct held { /* a lease as the one who looks for room sees it */
 };
 
 struct room {
+	unsigned magic;
+#define ROOM_MAGIC 0x53524f4fU
 	struct node_cache *c;
 	const char *mine; /* the tree that room is wanted for */
 	struct held *held;
@@ -287,7 +294,7 @@ struct room {
 
 static int note_lease(void *arg, const char *hex, struct err *err)
 {
-	struct room *r = arg;
+	struct room *r = FROM_VOID(struct room, arg, ROOM_MAGIC);
 	char path[TREE_PATH_CAP];
 	AUTO_FD int fd = -1;
 	struct held h = {.fd = -1};
@@ -337,7 +344,7 @@ static int by_use(const void *a, const void *b)
 
 static bool pinned(struct str key, void *arg)
 {
-	struct room *r = arg;
+	struct room *r = FROM_VOID(struct room, arg, ROOM_MAGIC);
 	struct held *h = map_get(r->by_hex, key);
 	struct err busy = {0};
 
@@ -349,7 +356,7 @@ static bool pinned(struct str key, void *arg)
 
 static void victim(struct str key, uint64_t bytes UNUSED, void *arg)
 {
-	struct room *r = arg;
+	struct room *r = FROM_VOID(struct room, arg, ROOM_MAGIC);
 	struct held *h = map_get(r->by_hex, key);
 
 	assert(h != NULL && h->fd >= 0);
@@ -414,7 +421,7 @@ int tree_reserve(struct node_cache *c, const char *hex, int lease, const struct 
                  struct err *err)
 {
 	AUTO_FD int lock = -1;
-	struct room r = {.c = c, .mine = hex, .err = err};
+	struct room r = {.magic = ROOM_MAGIC, .c = c, .mine = hex, .err = err};
 	char needs[UNITS_CAP], has[UNITS_CAP];
 	int rc;
 
@@ -595,13 +602,15 @@ int node_cache_drop(struct node_cache *c, const struct digest *manifest, struct 
 }
 
 struct built_held {
+	unsigned magic;
+#define BUILT_HELD_MAGIC 0x53425549U
 	struct node_cache *c;
 	uint64_t bytes;
 };
 
 static int note_built(void *arg, const char *hex, struct err *err UNUSED)
 {
-	struct built_held *b = arg;
+	struct built_held *b = FROM_VOID(struct built_held, arg, BUILT_HELD_MAGIC);
 	char path[TREE_PATH_CAP], making[TREE_PATH_CAP];
 	AUTO_FD int fd = -1;
 
@@ -619,7 +628,7 @@ static int note_built(void *arg, const char *hex, struct err *err UNUSED)
 /* Without the lock of all: who makes room may hold that for long. */
 int node_cache_built_held(struct node_cache *c, uint64_t *bytes, struct err *err)
 {
-	struct built_held b = {.c = c};
+	struct built_held b = {.magic = BUILT_HELD_MAGIC, .c = c};
 
 	if (tree_each(c, "leases", ".lease", note_built, &b, err) < 0)
 		return -1;
@@ -631,7 +640,7 @@ int node_cache_usage(struct node_cache *c, uint64_t *trees, uint64_t *bytes, uin
                      struct err *err)
 {
 	AUTO_FD int lock = room_lock(c, err);
-	struct room r = {.c = c};
+	struct room r = {.magic = ROOM_MAGIC, .c = c};
 	uint64_t sum = 0;
 
 	if (lock < 0)

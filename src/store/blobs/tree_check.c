@@ -8,18 +8,22 @@
 #include <sys/file.h>
 
 struct checking {
+	unsigned magic;
+#define CHECKING_MAGIC 0x53434845U
 	struct node_cache *c;
 	const struct tree_from *from;
 	bool deep;
 };
 
 struct names {
+	unsigned magic;
+#define NAMES_MAGIC 0x534e414dU
 	uint64_t files[USAGE_THREADS_MAX];
 };
 
 static void count_name(void *arg, unsigned slot, const struct usage_entry *e)
 {
-	struct names *n = arg;
+	struct names *n = FROM_VOID(struct names, arg, NAMES_MAGIC);
 
 	n->files[slot] += S_ISREG(e->mode);
 }
@@ -68,7 +72,7 @@ static int open_tree_folder(struct node_cache *c, const char *hex, struct err *e
 static int check_tree(struct checking *k, struct arena *a, const char *hex, struct err *err)
 {
 	AUTO_FD int root = -1;
-	struct names names = {0};
+	struct names names = {.magic = NAMES_MAGIC};
 	struct usage_total total;
 	struct manifest list;
 	struct digest d;
@@ -103,7 +107,7 @@ static int check_tree(struct checking *k, struct arena *a, const char *hex, stru
 static int check_one(void *arg, const char *hex, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct checking *k = arg;
+	struct checking *k = FROM_VOID(struct checking, arg, CHECKING_MAGIC);
 	AUTO_FD int lease = lease_try(k->c->fd, hex, LOCK_SH, err);
 
 	if (lease < 0) {
@@ -132,6 +136,8 @@ static bool is_blob(int dirfd, const struct tree_from *from, const struct stat *
 }
 
 struct looking {
+	unsigned magic;
+#define LOOKING_MAGIC 0x534c4f49U
 	struct node_cache *c;
 	const struct tree_from *from;
 	int (*fn)(void *arg, const struct node_tree *t, struct err *err);
@@ -184,7 +190,7 @@ static int measure(struct looking *l, const char *hex, struct node_tree *t, stru
 /* The lease is only tried: whoever wants the tree, or its room, need not wait for the measuring. */
 static int look_at(void *arg, const char *hex, struct err *err)
 {
-	struct looking *l = arg;
+	struct looking *l = FROM_VOID(struct looking, arg, LOOKING_MAGIC);
 	struct node_tree t = {0};
 	struct stat st;
 	char path[128];
@@ -210,7 +216,7 @@ int node_cache_each(struct node_cache *c, const struct tree_from *from,
                     int (*fn)(void *arg, const struct node_tree *t, struct err *err), void *arg,
                     struct err *err)
 {
-	struct looking l = {c, from, fn, arg};
+	struct looking l = {LOOKING_MAGIC, c, from, fn, arg};
 
 	return tree_each(c, "trees", "", look_at, &l, err);
 }
@@ -304,7 +310,7 @@ int node_cache_verify(struct node_cache *c, const struct tree_from *from,
 
 int node_cache_check(struct node_cache *c, const struct tree_from *from, bool deep, struct err *err)
 {
-	struct checking k = {.c = c, .from = from, .deep = deep};
+	struct checking k = {.magic = CHECKING_MAGIC, .c = c, .from = from, .deep = deep};
 
 	return tree_each(c, "trees", "", check_one, &k, err);
 }

@@ -51,6 +51,8 @@ static void share(struct node_cache *c, const struct digest *d, int root, const 
 }
 
 struct fetching {
+	unsigned magic;
+#define FETCHING_MAGIC 0x53464543U
 	const struct tree_fetch *f;
 	const struct manifest_file **file; /* by content */
 	size_t *first;                     /* those that differ, the largest first */
@@ -69,7 +71,7 @@ static int fetch_into(struct fetching *g, const struct manifest_file *file, int 
                       const atomic_bool *stop, struct err *err)
 {
 	const struct tree_fetch *f = g->f;
-	struct crew_share share = {.all = &g->done};
+	struct crew_share share = {.magic = CREW_SHARE_MAGIC, .all = &g->done};
 	char key[BLOB_KEY_CAP];
 	const struct objstore_fetch one = {
 		.key = key,
@@ -93,7 +95,7 @@ static int fetch_into(struct fetching *g, const struct manifest_file *file, int 
 
 static int fetch_one(void *arg, size_t k, const atomic_bool *stop, struct err *err)
 {
-	struct fetching *g = arg;
+	struct fetching *g = FROM_VOID(struct fetching, arg, FETCHING_MAGIC);
 	const struct manifest_file *file = g->file[g->first[k]];
 	AUTO_FD int fd = openat(g->f->root, file->path,
 	                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -125,7 +127,7 @@ static int by_content(const void *a, const void *b)
 
 static int larger(const void *a, const void *b, void *arg)
 {
-	const struct fetching *g = arg;
+	const struct fetching *g = FROM_VOID(struct fetching, arg, FETCHING_MAGIC);
 	size_t i = *(const size_t *)a, k = *(const size_t *)b;
 	uint64_t x = g->file[i]->size, y = g->file[k]->size;
 
@@ -207,7 +209,7 @@ static int sync_small(struct fetching *g, struct err *err)
 
 static void tell(void *arg)
 {
-	struct fetching *g = arg;
+	struct fetching *g = FROM_VOID(struct fetching, arg, FETCHING_MAGIC);
 
 	if (g->f->progress != NULL)
 		g->f->progress(g->f->arg, atomic_load(&g->done));
@@ -217,7 +219,7 @@ int tree_fetch(const struct tree_fetch *f, struct err *err)
 {
 	AUTO_FREE const struct manifest_file **file = xcalloc(f->n + 1, sizeof(*file));
 	AUTO_FREE size_t *first = xcalloc(f->n + 1, sizeof(*first));
-	struct fetching g = {.f = f, .file = file, .first = first};
+	struct fetching g = {.magic = FETCHING_MAGIC, .f = f, .file = file, .first = first};
 	struct crew_job crew = {
 		.threads = STREAMS, .run = fetch_one, .tick = tell, .arg = &g, .cancel = f->cancel};
 
@@ -234,13 +236,15 @@ int tree_fetch(const struct tree_fetch *f, struct err *err)
 /* --- sweeping -------------------------------------------------------------------------------- */
 
 struct sweep {
+	unsigned magic;
+#define SWEEP_MAGIC 0x53535750U
 	struct node_cache *c;
 	bool all;
 };
 
 static int sweep_blob(void *arg, int dirfd, const char *name, struct err *err)
 {
-	const struct sweep *s = arg;
+	const struct sweep *s = FROM_VOID(struct sweep, arg, SWEEP_MAGIC);
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
@@ -253,7 +257,7 @@ static int sweep_blob(void *arg, int dirfd, const char *name, struct err *err)
 
 static int sweep_folder(void *arg, int dirfd UNUSED, const char *name, struct err *err)
 {
-	const struct sweep *s = arg;
+	const struct sweep *s = FROM_VOID(struct sweep, arg, SWEEP_MAGIC);
 	char folder[NAME_CAP];
 	AUTO_FD int fd = -1;
 
@@ -266,7 +270,7 @@ static int sweep_folder(void *arg, int dirfd UNUSED, const char *name, struct er
 
 int tree_sweep_blobs(struct node_cache *c, bool all, struct err *err)
 {
-	struct sweep s = {c, all};
+	struct sweep s = {SWEEP_MAGIC, c, all};
 	AUTO_FD int fd = fs_open_beneath(c->fd, TREE_BLOBS, O_RDONLY | O_DIRECTORY, 0, err);
 
 	if (fd < 0)

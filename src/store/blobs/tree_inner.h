@@ -13,6 +13,8 @@
 #define TREE_BLOBS "blobs"
 
 struct node_cache {
+	unsigned magic;
+#define NODE_CACHE_MAGIC 0x534e4f44U
 	char *dir;
 	int fd;
 	uint64_t budget;

@@ -11,6 +11,8 @@
 #define TREE_NAME_CAP 80
 
 struct making {
+	unsigned magic;
+#define MAKING_MAGIC 0x534d414eU
 	struct node_cache *c;
 	struct tree_want *want;
 	int root; /* tmp/<manifest> */
@@ -22,7 +24,7 @@ struct making {
 
 static void on_copy(void *arg, uint64_t bytes)
 {
-	struct making *m = arg;
+	struct making *m = FROM_VOID(struct making, arg, MAKING_MAGIC);
 
 	if (m->want->progress != NULL)
 		m->want->progress(m->want->arg, m->done + bytes, m->total);
@@ -31,7 +33,7 @@ static void on_copy(void *arg, uint64_t bytes)
 /* A range that begins anew takes back what it had told: that is not shown. */
 static void on_fetch(void *arg, uint64_t bytes)
 {
-	struct making *m = arg;
+	struct making *m = FROM_VOID(struct making, arg, MAKING_MAGIC);
 	uint64_t done = MIN(m->done + bytes, m->total);
 
 	if (m->want->progress == NULL || done <= m->told)
@@ -365,7 +367,8 @@ static int fill(struct making *m, const char *hex, int lease, const struct manif
 int tree_make(struct node_cache *c, const char *hex, int lease, const struct manifest *list,
               struct tree_want *want, struct err *err)
 {
-	struct making making = {.c = c, .want = want, .root = -1, .total = list->bytes};
+	struct making making = {
+		.magic = MAKING_MAGIC, .c = c, .want = want, .root = -1, .total = list->bytes};
 	struct making *m = &making;
 	char tmp[TREE_NAME_CAP], tree[TREE_NAME_CAP];
 	AUTO_FD int root = -1;

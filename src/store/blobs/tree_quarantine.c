@@ -102,7 +102,7 @@ static bool same_file(int a, int dirfd, const char *path)
 /* name: "<hex>-<id>.lease" */
 static int sweep(void *of, int dirfd UNUSED, const char *name, struct err *err)
 {
-	struct node_cache *c = of;
+	struct node_cache *c = FROM_VOID(struct node_cache, of, NODE_CACHE_MAGIC);
 	char lock[QUARANTINE_PATH_CAP], tree[QUARANTINE_PATH_CAP], lease[QUARANTINE_PATH_CAP],
 		hex[HASH_HEX_CAP];
 	AUTO_FD int fd = -1;

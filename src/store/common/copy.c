@@ -12,6 +12,8 @@
 #define COPY_ODD_MAX 64               /* interrupted or short calls in a row before we give up */
 
 struct ring {
+	unsigned magic;
+#define RING_MAGIC 0x5352494eU
 	struct lock lock;
 	struct cond moved;
 	uint64_t filled, hashed; /* chunks, ever; filled - hashed <= COPY_RING */
@@ -23,7 +25,7 @@ struct ring {
 
 static void *hasher(void *arg)
 {
-	struct ring *r = arg;
+	struct ring *r = FROM_VOID(struct ring, arg, RING_MAGIC);
 
 	lock_take(&r->lock);
 	for (;;) {
@@ -174,7 +176,7 @@ static int hash_and_write(const struct copy_job *job, struct ring *r, struct err
 static int copy_hashed(const struct copy_job *job, struct err *err)
 {
 	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
-	struct ring r = {.lock = LOCK_INIT(LOCK_COPY), .moved = COND_INIT};
+	struct ring r = {.magic = RING_MAGIC, .lock = LOCK_INIT(LOCK_COPY), .moved = COND_INIT};
 	pthread_t thread;
 	int rc;
 

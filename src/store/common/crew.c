@@ -93,7 +93,7 @@ static int run_threads(struct crew *c, struct err *err)
 
 void crew_share_at(void *share, uint64_t done)
 {
-	struct crew_share *s = share;
+	struct crew_share *s = FROM_VOID(struct crew_share, share, CREW_SHARE_MAGIC);
 
 	/* What is taken back makes the sum wrap around, and right again. */
 	atomic_fetch_add(s->all, done - s->told);

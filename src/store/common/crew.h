@@ -26,6 +26,8 @@ struct crew_job {
 /* One item's share of what all have done together. As `progress` of a transfer: `done` is what the
  * item has done so far, less than before when a range of it begins anew. */
 struct crew_share {
+	unsigned magic;
+#define CREW_SHARE_MAGIC 0x53435257U
 	_Atomic uint64_t *all;
 	uint64_t told;
 };

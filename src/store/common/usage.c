@@ -54,6 +54,8 @@ struct walk {
 };
 
 struct walker {
+	unsigned magic;
+#define WALKER_MAGIC 0x5357414bU
 	struct walk *w;
 	unsigned slot;
 	pthread_t thread;
@@ -243,7 +245,7 @@ static void hand_over(struct walk *w, struct walker *me)
 
 static void *walker(void *arg)
 {
-	struct walker *me = arg;
+	struct walker *me = FROM_VOID(struct walker, arg, WALKER_MAGIC);
 	struct walk *w = me->w;
 
 	lock_take(&w->lock);
@@ -295,6 +297,7 @@ static int run(struct walk *w, unsigned threads, struct usage_total *sum, struct
 	unsigned started = 0;
 
 	for (unsigned i = 0; i < threads; i++) {
+		all[i].magic = WALKER_MAGIC;
 		all[i].w = w;
 		all[i].slot = i;
 		all[i].dents = xmalloc(USAGE_DENTS);

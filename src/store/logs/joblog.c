@@ -41,7 +41,7 @@ static void free_each(struct str key, void *value, void *arg)
 {
 	(void)key;
 	(void)arg;
-	logfile_free(value);
+	logfile_free(FROM_VOID(struct logfile, value, LOGFILE_MAGIC));
 }
 
 void joblogs_close(struct joblogs *l)
@@ -172,6 +172,7 @@ static int logfile_open(struct joblogs *l, const char *job_id, const char *name,
 	char path[sizeof((*out)->name) + 8];
 	struct logfile *f = xcalloc(1, sizeof(*f));
 
+	f->magic = LOGFILE_MAGIC;
 	copy_cut(f->name, sizeof(f->name), name);
 	f->fd = f->state_fd = -1;
 	lock_init(&f->lock, LOCK_JOBLOG); /* cannot fail with default attributes */
@@ -218,7 +219,8 @@ int joblog_left(struct joblogs *l, const char *job_id, const char *name, uint64_
 
 static void find_oldest(struct str key, void *value, void *arg)
 {
-	struct logfile *f = value, **oldest = arg;
+	struct logfile *f = FROM_VOID(struct logfile, value, LOGFILE_MAGIC);
+	struct logfile **oldest = arg;
 
 	(void)key;
 	if (f->users == 0 && (*oldest == NULL || f->used < (*oldest)->used))
@@ -310,6 +312,7 @@ static int look_at_left(struct joblogs *l, const char *job_id, uint32_t rank, st
 	struct logfile *f = xcalloc(1, sizeof(*f));
 	char path[JOBLOG_NAME_CAP];
 
+	f->magic = LOGFILE_MAGIC;
 	FMT(f->name, "%s/node-%u", job_id, rank);
 	f->users = 1;
 	f->dead = true;

@@ -16,6 +16,7 @@ static struct joblog_due *due_of(struct joblog_store *st, const char *job_id, en
 	if (d != NULL || !make)
 		return d;
 	d = xcalloc(1, sizeof(*d));
+	d->magic = JOBLOG_DUE_MAGIC;
 	copy_cut(d->job_id, sizeof(d->job_id), job_id);
 	d->kind = kind;
 	d->rank = rank;
@@ -175,14 +176,16 @@ bool joblog_is_paused(struct joblog_store *st)
 /* ---- storing ------------------------------------------------------------------------- */
 
 struct choice {
+	unsigned magic;
+#define CHOICE_MAGIC 0x5343484fU
 	struct joblog_due *best;
 	int64_t at_ms; /* of the next one that is not busy */
 };
 
 static void choose(struct str key UNUSED, void *value, void *arg)
 {
-	struct choice *c = arg;
-	struct joblog_due *d = value;
+	struct choice *c = FROM_VOID(struct choice, arg, CHOICE_MAGIC);
+	struct joblog_due *d = FROM_VOID(struct joblog_due, value, JOBLOG_DUE_MAGIC);
 	int64_t at_ms = MIN(d->at_ms, d->ended_ms);
 
 	if (!d->busy && at_ms < c->at_ms) {
@@ -232,7 +235,7 @@ int joblogs_store_next(struct joblogs *l, int64_t max_ms, bool *did, struct err 
 	assert(st != NULL);
 	lock_take(&st->lock);
 	for (*did = false; !*did;) {
-		struct choice c = {.at_ms = JOBLOG_NEVER};
+		struct choice c = {.magic = CHOICE_MAGIC, .at_ms = JOBLOG_NEVER};
 		int64_t now = clock_mono_ms(), next;
 
 		map_each(st->files, choose, &c);
@@ -252,14 +255,16 @@ int joblogs_store_next(struct joblogs *l, int64_t max_ms, bool *did, struct err 
 }
 
 struct flush {
+	unsigned magic;
+#define FLUSH_MAGIC 0x53464c55U
 	const char *job_id;
 	bool waits;
 };
 
 static void hurry(struct str key UNUSED, void *value, void *arg)
 {
-	struct joblog_due *d = value;
-	struct flush *f = arg;
+	struct joblog_due *d = FROM_VOID(struct joblog_due, value, JOBLOG_DUE_MAGIC);
+	struct flush *f = FROM_VOID(struct flush, arg, FLUSH_MAGIC);
 
 	if (d->kind != JOBLOG_LINES || strcmp(d->job_id, f->job_id) != 0)
 		return;
@@ -272,7 +277,7 @@ bool joblogs_flush(struct joblogs *l, const char *job_id, int64_t max_ms)
 {
 	struct joblog_store *st = l->store;
 	int64_t until = sync_deadline(max_ms);
-	struct flush f = {.job_id = job_id};
+	struct flush f = {.magic = FLUSH_MAGIC, .job_id = job_id};
 
 	if (st == NULL)
 		return true;
@@ -292,7 +297,7 @@ bool joblogs_flush(struct joblogs *l, const char *job_id, int64_t max_ms)
 
 static void make_due(struct str key UNUSED, void *value, void *arg UNUSED)
 {
-	struct joblog_due *d = value;
+	struct joblog_due *d = FROM_VOID(struct joblog_due, value, JOBLOG_DUE_MAGIC);
 
 	d->at_ms = 0;
 	if (d->ended_ms != JOBLOG_NEVER)
@@ -300,13 +305,15 @@ static void make_due(struct str key UNUSED, void *value, void *arg UNUSED)
 }
 
 struct left {
+	unsigned magic;
+#define LEFT_MAGIC 0x534c4546U
 	struct joblogs *l;
 	const char *job_id;
 };
 
 static int mark_file(void *arg, int dirfd, const char *name, struct err *err)
 {
-	struct left *left = arg;
+	struct left *left = FROM_VOID(struct left, arg, LEFT_MAGIC);
 	struct joblog_sent sent;
 	enum joblog_kind kind;
 	struct stat st;
@@ -324,7 +331,7 @@ static int mark_file(void *arg, int dirfd, const char *name, struct err *err)
 
 static int mark_left(void *arg, int dirfd, const char *job_id, struct err *err)
 {
-	struct left left = {arg, job_id};
+	struct left left = {LEFT_MAGIC, arg, job_id};
 	int fd = openat(dirfd, job_id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd < 0)
@@ -384,7 +391,7 @@ void joblogs_keep(struct joblogs *l, struct objstore *os, uint32_t epoch, int64_
 
 static void free_due(struct str key UNUSED, void *value, void *arg UNUSED)
 {
-	free(value);
+	free(FROM_VOID(struct joblog_due, value, JOBLOG_DUE_MAGIC));
 }
 
 void joblog_store_free(struct joblogs *l)
@@ -407,14 +414,16 @@ void joblog_store_free(struct joblogs *l)
 }
 
 struct forgetting {
+	unsigned magic;
+#define FORGETTING_MAGIC 0x53464f52U
 	struct joblog_store *st;
 	const char *job_id;
 };
 
 static void forget_due(struct str key UNUSED, void *value, void *arg)
 {
-	struct forgetting *f = arg;
-	struct joblog_due *d = value;
+	struct forgetting *f = FROM_VOID(struct forgetting, arg, FORGETTING_MAGIC);
+	struct joblog_due *d = FROM_VOID(struct joblog_due, value, JOBLOG_DUE_MAGIC);
 
 	if (strcmp(d->job_id, f->job_id) != 0)
 		return;
@@ -427,7 +436,7 @@ int joblog_forget(struct joblogs *l, const char *job_id, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct joblog_store *st = l->store;
-	struct forgetting f = {st, job_id};
+	struct forgetting f = {FORGETTING_MAGIC, st, job_id};
 	struct lock *stripe = joblog_stripe(l, job_id);
 	struct joblog_held *h, *next;
 	int r;

@@ -23,6 +23,8 @@
 #define JOBLOG_STRIPES 64
 
 struct logfile {
+	unsigned magic;
+#define LOGFILE_MAGIC 0x534c4f47U
 	char name[JOBLOG_NAME_CAP]; /* "<job>/node-<rank>" */
 	unsigned users;             /* under joblogs.lock */
 	bool dead;                  /* deleted while in use: its last user frees it */

@@ -21,6 +21,8 @@ char *segment_key(struct arena *a, const char *job_id, const struct segment *s)
 }
 
 struct listing {
+	unsigned magic;
+#define LISTING_MAGIC 0x534c4949U
 	struct segment *s;
 	size_t n, cap, skip; /* skip: of each key, "logs/<job>/" */
 	char last[OBJSTORE_KEY_MAX + 1];
@@ -53,7 +55,7 @@ static bool parse(struct str name, struct segment *out)
 
 static void take_key(void *arg, const char *key, const struct objstore_info *info)
 {
-	struct listing *l = arg;
+	struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
 	struct segment s = {.bytes = info->size};
 
 	copy_cut(l->last, sizeof(l->last), key);
@@ -69,7 +71,8 @@ static void take_key(void *arg, const char *key, const struct objstore_info *inf
 int segment_list(struct objstore *os, struct arena *a, const char *job_id, const char *file,
                  struct segment **out, size_t *n, struct err *err)
 {
-	struct listing l = {.skip = strlen(SEGMENT_ROOT) + strlen(job_id) + 1};
+	struct listing l = {.magic = LISTING_MAGIC,
+	                    .skip = strlen(SEGMENT_ROOT) + strlen(job_id) + 1};
 	const char *prefix = segment_prefix(a, job_id, file);
 	bool more = true;
 	int r = 0;
@@ -161,6 +164,8 @@ uint64_t segment_reach(const struct segment_piece *p, size_t n, uint64_t from, u
 }
 
 struct body {
+	unsigned magic;
+#define BODY_MAGIC 0x53424f44U
 	struct str head;
 	int fd;
 	uint64_t at, to;
@@ -168,7 +173,7 @@ struct body {
 
 static int read_body(void *arg, void *p, size_t cap, size_t *n, struct err *err)
 {
-	struct body *b = arg;
+	struct body *b = FROM_VOID(struct body, arg, BODY_MAGIC);
 
 	*n = MIN(cap, b->head.n);
 	if (*n > 0) {
@@ -187,7 +192,7 @@ static int digest_of(int fd, uint64_t from, uint64_t to, struct digest *out, str
 {
 	AUTO_FREE char *chunk = xmalloc(CHUNK);
 	struct hash *h = hash_new(HASH_SHA256);
-	struct body b = {.fd = fd, .at = from, .to = to};
+	struct body b = {.magic = BODY_MAGIC, .fd = fd, .at = from, .to = to};
 	size_t n = 1;
 	int r = 0;
 
@@ -205,7 +210,7 @@ int segment_put(struct objstore *os, const char *key, int fd, uint64_t from, uin
                 struct str state, struct err *err)
 {
 	AUTO_BUF struct buf head = BUF_INIT(HEAD_MAX);
-	struct body b = {.fd = fd, .at = from, .to = to};
+	struct body b = {.magic = BODY_MAGIC, .fd = fd, .at = from, .to = to};
 	char hex[HASH_HEX_CAP];
 	struct digest d;
 
@@ -222,6 +227,8 @@ int segment_put(struct objstore *os, const char *key, int fd, uint64_t from, uin
 }
 
 struct taking {
+	unsigned magic;
+#define TAKING_MAGIC 0x5354414bU
 	struct buf *head;
 	bool in_body;
 	struct hash *hash;
@@ -244,7 +251,7 @@ static int take_body(struct taking *t, const char *p, size_t n, struct err *err)
 
 static int take_bytes(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct taking *t = arg;
+	struct taking *t = FROM_VOID(struct taking, arg, TAKING_MAGIC);
 	size_t before = t->head->n, used;
 	const char *end;
 
@@ -266,7 +273,8 @@ int segment_get(struct objstore *os, const char *key, const struct segment *s,
                 const struct segment_piece *p, int fd, struct buf *state, struct err *err)
 {
 	AUTO_BUF struct buf head = BUF_INIT(HEAD_MAX);
-	struct taking t = {.head = &head, .piece = p, .fd = fd, .at = s->from};
+	struct taking t = {
+		.magic = TAKING_MAGIC, .head = &head, .piece = p, .fd = fd, .at = s->from};
 	struct digest said, is;
 	struct str rest, line;
 	int r;

@@ -17,6 +17,8 @@
 #define JOBLOG_NEVER INT64_MAX
 
 struct joblog_due {
+	unsigned magic;
+#define JOBLOG_DUE_MAGIC 0x534a4f42U
 	char job_id[104];
 	enum joblog_kind kind;
 	uint32_t rank;

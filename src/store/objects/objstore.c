@@ -162,6 +162,8 @@ static int finish(struct objstore *os, int rc, const char *verb, const char *key
 
 /* A reader or a sink of the caller's: what it fails with is no news of the store. */
 struct others {
+	unsigned magic;
+#define OTHERS_MAGIC 0x534f5448U
 	objstore_read_fn *read;
 	objstore_sink_fn *sink;
 	void *arg;
@@ -179,14 +181,14 @@ static int others_end(struct others *o, int rc, const struct err *err)
 
 static int others_read(void *arg, void *p, size_t cap, size_t *n, struct err *err)
 {
-	struct others *o = arg;
+	struct others *o = FROM_VOID(struct others, arg, OTHERS_MAGIC);
 
 	return others_end(o, o->read(o->arg, p, cap, n, err), err);
 }
 
 static int others_sink(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct others *o = arg;
+	struct others *o = FROM_VOID(struct others, arg, OTHERS_MAGIC);
 
 	return others_end(o, o->sink(o->arg, p, n, err), err);
 }
@@ -260,7 +262,7 @@ int objstore_put_file(struct objstore *os, const char *key, int fd, uint64_t siz
 int objstore_put_stream(struct objstore *os, const char *key, uint64_t size, objstore_read_fn *read,
                         void *arg, struct objstore_info *info, struct err *err)
 {
-	struct others o = {.read = read, .arg = arg};
+	struct others o = {.magic = OTHERS_MAGIC, .read = read, .arg = arg};
 	struct objstore_info got = {0};
 	int rc;
 
@@ -320,7 +322,7 @@ int objstore_read_same(struct objstore *os, const char *key, const char *etag, u
                        uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
                        struct err *err)
 {
-	struct others o = {.sink = sink, .arg = arg};
+	struct others o = {.magic = OTHERS_MAGIC, .sink = sink, .arg = arg};
 	int rc;
 
 	if (begin(os, "read", key, err) < 0)
@@ -453,6 +455,8 @@ int objstore_sign_put(struct objstore *os, struct arena *a, const char *key, con
 }
 
 struct ordered { /* keys come in order, start with the prefix, after `after`: checked for all */
+	unsigned magic;
+#define ORDERED_MAGIC 0x534f5244U
 	objstore_each_fn *each;
 	void *arg;
 	const char *prefix;
@@ -462,7 +466,7 @@ struct ordered { /* keys come in order, start with the prefix, after `after`: ch
 
 static void check_order(void *arg, const char *key, const struct objstore_info *info)
 {
-	struct ordered *o = arg;
+	struct ordered *o = FROM_VOID(struct ordered, arg, ORDERED_MAGIC);
 
 	assert(str_starts(str_of(key), o->prefix) && strcmp(o->last, key) < 0);
 	copy_cut(o->last, sizeof(o->last), key);
@@ -481,7 +485,7 @@ static bool may_begin_key(const char *prefix)
 int objstore_list(struct objstore *os, const char *prefix, const char *after, size_t max,
                   objstore_each_fn *each, void *arg, bool *more, struct err *err)
 {
-	struct ordered o = {.each = each, .arg = arg, .prefix = prefix};
+	struct ordered o = {.magic = ORDERED_MAGIC, .each = each, .arg = arg, .prefix = prefix};
 	bool got = false;
 	int rc;
 
@@ -566,7 +570,7 @@ int objstore_parts_put(struct objstore *os, const char *key, const char *id, uin
                        uint64_t size, objstore_read_fn *read, void *arg, char etag[80],
                        struct err *err)
 {
-	struct others o = {.read = read, .arg = arg};
+	struct others o = {.magic = OTHERS_MAGIC, .read = read, .arg = arg};
 	int rc;
 
 	if (begin(os, "upload", key, err) < 0)
@@ -685,6 +689,8 @@ int objstore_counted_read(struct objstore_counted *c, void *p, size_t cap, size_
 #define KEYS_A_PAGE 1000
 
 struct page {
+	unsigned magic;
+#define PAGE_MAGIC 0x53504147U
 	struct arena *a;
 	const char *key[KEYS_A_PAGE];
 	size_t n;
@@ -692,7 +698,7 @@ struct page {
 
 static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
 {
-	struct page *p = arg;
+	struct page *p = FROM_VOID(struct page, arg, PAGE_MAGIC);
 
 	if (p->n < COUNT(p->key))
 		p->key[p->n++] = arena_cstr(p->a, key);
@@ -705,6 +711,7 @@ int objstore_del_below(struct objstore *os, const char *prefix, const char *but,
 	struct page *p = ARENA_NEW(a, struct page);
 	const char *after = NULL;
 
+	p->magic = PAGE_MAGIC;
 	p->a = a;
 	for (bool more = true; more; more = more && p->n > 0) {
 		size_t n = 0;

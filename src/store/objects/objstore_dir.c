@@ -421,6 +421,8 @@ static int dir_read(struct objstore *os, const char *key, const char *etag, uint
 }
 
 struct listing {
+	unsigned magic;
+#define LISTING_MAGIC 0x534c4953U
 	struct dirstore *d;
 	objstore_each_fn *each;
 	void *arg;
@@ -428,7 +430,7 @@ struct listing {
 
 static void list_one(void *arg, const char *path)
 {
-	struct listing *l = arg;
+	struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
 	char value[DIR_XATTR_CAP], proc[FS_PATH_MAX + 64];
 	struct objstore_info info;
 	struct stat st;
@@ -449,7 +451,7 @@ static int dir_list(struct objstore *os, const char *prefix, const char *after, 
                     objstore_each_fn *each, void *arg, bool *more, struct err *err)
 {
 	struct dirstore *d = (struct dirstore *)os;
-	struct listing l = {.d = d, .each = each, .arg = arg};
+	struct listing l = {.magic = LISTING_MAGIC, .d = d, .each = each, .arg = arg};
 
 	return dirlist(d->root, prefix, after, max, DIR_TMP, list_one, &l, more, err);
 }

@@ -62,6 +62,8 @@ static int copy_file(const struct objstore_fetch *f, int from, const struct objs
 }
 
 struct elsewhere {
+	unsigned magic;
+#define ELSEWHERE_MAGIC 0x53454c53U
 	struct objstore *os;
 	const struct objstore_fetch *f;
 	struct objstore_info info;
@@ -70,7 +72,7 @@ struct elsewhere {
 static int read_range(void *of, uint64_t first, uint64_t count, const struct http_sink *to,
                       const atomic_bool *cancel, struct err *err)
 {
-	const struct elsewhere *e = of;
+	const struct elsewhere *e = FROM_VOID(struct elsewhere, of, ELSEWHERE_MAGIC);
 
 	return objstore_read_same(e->os, e->f->key, e->info.etag, first, count, to->put, to->arg,
 	                          cancel, err);
@@ -78,7 +80,7 @@ static int read_range(void *of, uint64_t first, uint64_t count, const struct htt
 
 static int fetch_ranges(struct objstore *os, const struct objstore_fetch *f, struct err *err)
 {
-	struct elsewhere e = {.os = os, .f = f};
+	struct elsewhere e = {.magic = ELSEWHERE_MAGIC, .os = os, .f = f};
 	struct xfer_result got;
 	const struct xfer_job job = {.read = read_range,
 	                             .of = &e,

@@ -110,6 +110,8 @@ static int s3_copy(struct objstore *os, const char *from, const char *to, struct
 /* ---- ranges -------------------------------------------------------------------------- */
 
 struct reading { /* a range that goes on where it was cut, in the same version of the object */
+	unsigned magic;
+#define READING_MAGIC 0x53524541U
 	objstore_sink_fn *sink;
 	void *arg;
 	uint64_t first, count, done;
@@ -118,7 +120,7 @@ struct reading { /* a range that goes on where it was cut, in the same version o
 
 static int range_head(void *arg, const struct http_reply *reply, struct err *err)
 {
-	struct reading *r = arg;
+	struct reading *r = FROM_VOID(struct reading, arg, READING_MAGIC);
 	uint64_t left = r->count - r->done;
 	struct str range = str_trim(http_header_of(reply, "Content-Range"));
 	char wanted[80], etag[80] = "";
@@ -143,7 +145,7 @@ static int range_head(void *arg, const struct http_reply *reply, struct err *err
 
 static int range_sink(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct reading *r = arg;
+	struct reading *r = FROM_VOID(struct reading, arg, READING_MAGIC);
 
 	if (n > r->count - r->done)
 		return err_set(err, ERR_IO, "the store sent more than was requested");
@@ -157,7 +159,8 @@ static int s3_read(struct objstore *os, const char *key, const char *etag, uint6
                    uint64_t count, objstore_sink_fn *sink, void *arg, const atomic_bool *cancel,
                    struct err *err)
 {
-	struct reading r = {.sink = sink, .arg = arg, .first = first, .count = count};
+	struct reading r = {
+		.magic = READING_MAGIC, .sink = sink, .arg = arg, .first = first, .count = count};
 	struct retry retry = RETRY_INIT(S3_TRIES);
 	struct objstore_info info;
 

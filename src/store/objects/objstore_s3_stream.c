@@ -91,6 +91,8 @@ int s3_put_stream(struct objstore *os, const char *key, uint64_t size, objstore_
 
 /* Gives what the reader gave once the reader was asked for more. */
 struct held {
+	unsigned magic;
+#define HELD_MAGIC 0x5348454cU
 	struct objstore_counted in;
 	char *given, *next;
 	size_t n, at, n_next;
@@ -109,7 +111,7 @@ static int next_step(struct held *h, struct err *err)
 
 static int read_held(void *arg, void *p, size_t cap, size_t *n, struct err *err)
 {
-	struct held *h = arg;
+	struct held *h = FROM_VOID(struct held, arg, HELD_MAGIC);
 
 	if (h->at == h->n && next_step(h, err) < 0)
 		return -1;
@@ -123,7 +125,7 @@ static int put_held(struct s3store *s, const char *key, const char *id, uint32_t
                     struct objstore_counted *in, char etag[80], struct err *err)
 {
 	AUTO_FREE char *room = xmalloc(2 * STREAM_STEP);
-	struct held h = {.in = *in, .given = room, .next = room + STREAM_STEP};
+	struct held h = {.magic = HELD_MAGIC, .in = *in, .given = room, .next = room + STREAM_STEP};
 	struct s3_call c = {
 		.read = read_held, .arg = &h, .body_len = in->size, .stall_ms = S3_PASSED_MS};
 

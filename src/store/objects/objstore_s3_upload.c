@@ -186,6 +186,8 @@ struct slot {
 };
 
 struct sending {
+	unsigned magic;
+#define SENDING_MAGIC 0x5353454eU
 	struct s3store *s;
 	const char *key, *id;
 	const struct objstore_file *f;
@@ -277,7 +279,7 @@ static int send_slot(struct sending *u, struct slot *slot, struct err *err)
 
 static void *sender(void *arg)
 {
-	struct sending *u = arg;
+	struct sending *u = FROM_VOID(struct sending, arg, SENDING_MAGIC);
 
 	for (struct slot *slot = take_slot(u); slot != NULL; slot = take_slot(u)) {
 		struct err err = {0};
@@ -405,6 +407,7 @@ int s3_put_file(struct objstore *os, const char *key, const struct objstore_file
 	while (f->size / part_bytes >= OBJSTORE_PARTS_MAX)
 		part_bytes += S3_PART_STEP;
 	u = xcalloc(1, sizeof(*u));
+	u->magic = SENDING_MAGIC;
 	u->n_parts = (size_t)((f->size + part_bytes - 1) / part_bytes);
 	parts = xcalloc(u->n_parts, sizeof(*parts));
 	if (s3_parts_begin(os, key, id, err) < 0)

@@ -16,6 +16,8 @@
 #define S3XML_ERROR_MAX 500 /* of an error's words */
 
 struct walk {
+	unsigned magic;
+#define WALK_MAGIC 0x5357414cU
 	XML_Parser parser;
 	unsigned depth;
 	char path[S3XML_PATH_CAP];
@@ -34,7 +36,7 @@ static void stop(struct walk *w)
 
 static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **attrs UNUSED)
 {
-	struct walk *w = arg;
+	struct walk *w = FROM_VOID(struct walk, arg, WALK_MAGIC);
 	const char *colon = strrchr(name, ':'); /* some servers write a prefix */
 	size_t n = strlen(w->path);
 
@@ -66,7 +68,7 @@ static struct str text_of(const struct walk *w, const char *slash)
 
 static void XMLCALL on_end(void *arg, const XML_Char *name UNUSED)
 {
-	struct walk *w = arg;
+	struct walk *w = FROM_VOID(struct walk, arg, WALK_MAGIC);
 	char *slash;
 
 	if (w->err->code != ERR_NONE)
@@ -83,7 +85,7 @@ static void XMLCALL on_end(void *arg, const XML_Char *name UNUSED)
 
 static void XMLCALL on_text(void *arg, const XML_Char *p, int n)
 {
-	struct walk *w = arg;
+	struct walk *w = FROM_VOID(struct walk, arg, WALK_MAGIC);
 
 	if (w->err->code != ERR_NONE)
 		return;
@@ -98,7 +100,7 @@ static void XMLCALL on_text(void *arg, const XML_Char *p, int n)
 static void XMLCALL on_doctype(void *arg, const XML_Char *name UNUSED, const XML_Char *sys UNUSED,
                                const XML_Char *pub UNUSED, int internal UNUSED)
 {
-	struct walk *w = arg;
+	struct walk *w = FROM_VOID(struct walk, arg, WALK_MAGIC);
 
 	if (w->err->code == ERR_NONE)
 		(void)err_set(w->err, ERR_INVALID, "MalformedXML: a DOCTYPE is not allowed");
@@ -153,6 +155,8 @@ static struct str cut(struct str s)
 /* ---- ListObjectsV2 ------------------------------------------------------------------ */
 
 struct listing {
+	unsigned magic;
+#define LISTING_MAGIC 0x534c4954U
 	struct arena *a;
 	struct s3xml_listing *out;
 	size_t cap;
@@ -161,7 +165,7 @@ struct listing {
 
 static int listing_begin(void *arg, const char *path, struct err *err)
 {
-	struct listing *l = arg;
+	struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
 
 	if (strcmp(path, "ListBucketResult/Contents") != 0)
 		return 0;
@@ -184,7 +188,7 @@ static int listing_begin(void *arg, const char *path, struct err *err)
 
 static int listing_end(void *arg, const char *path, struct str text, struct err *err)
 {
-	struct listing *l = arg;
+	struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
 	struct s3xml_entry *e;
 
 	if (strcmp(path, "ListBucketResult/IsTruncated") == 0)
@@ -227,8 +231,9 @@ static int decode_keys(struct listing *l, struct err *err)
 int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out, struct err *err)
 {
 	struct s3xml_listing got = {0};
-	struct listing l = {.a = a, .out = &got};
-	struct walk w = {.begin = listing_begin, .end = listing_end, .arg = &l};
+	struct listing l = {.magic = LISTING_MAGIC, .a = a, .out = &got};
+	struct walk w = {
+		.magic = WALK_MAGIC, .begin = listing_begin, .end = listing_end, .arg = &l};
 
 	if (walk(&w, xml, err) < 0 || (l.encoded && decode_keys(&l, err) < 0))
 		return err_wrap(err, "listing");
@@ -245,6 +250,8 @@ int s3xml_listing(struct arena *a, struct str xml, struct s3xml_listing *out, st
 #define BLOB BLOBS "Blobs/Blob"
 
 struct blobs {
+	unsigned magic;
+#define BLOBS_MAGIC 0x53424c4fU
 	struct arena *a;
 	struct s3xml_blobs *out;
 	size_t cap;
@@ -253,7 +260,7 @@ struct blobs {
 
 static int blobs_begin(void *arg, const char *path, struct err *err)
 {
-	struct blobs *f = arg;
+	struct blobs *f = FROM_VOID(struct blobs, arg, BLOBS_MAGIC);
 
 	f->begun = f->begun || strcmp(path, "EnumerationResults") == 0;
 	if (strcmp(path, BLOB) != 0)
@@ -276,7 +283,7 @@ static int blobs_begin(void *arg, const char *path, struct err *err)
 
 static int blobs_end(void *arg, const char *path, struct str text, struct err *err)
 {
-	struct blobs *f = arg;
+	struct blobs *f = FROM_VOID(struct blobs, arg, BLOBS_MAGIC);
 	struct s3xml_blob *b = f->out->n == 0 ? NULL : &f->out->blob[f->out->n - 1];
 	char etag[80];
 
@@ -303,8 +310,8 @@ static int blobs_end(void *arg, const char *path, struct str text, struct err *e
 int s3xml_blobs(struct arena *a, struct str xml, struct s3xml_blobs *out, struct err *err)
 {
 	struct s3xml_blobs got = {0};
-	struct blobs f = {.a = a, .out = &got};
-	struct walk w = {.begin = blobs_begin, .end = blobs_end, .arg = &f};
+	struct blobs f = {.magic = BLOBS_MAGIC, .a = a, .out = &got};
+	struct walk w = {.magic = WALK_MAGIC, .begin = blobs_begin, .end = blobs_end, .arg = &f};
 
 	if (walk(&w, xml, err) < 0)
 		return err_wrap(err, "listing");
@@ -319,6 +326,8 @@ int s3xml_blobs(struct arena *a, struct str xml, struct s3xml_blobs *out, struct
 #define UPLOADS "ListMultipartUploadsResult/"
 
 struct uploads {
+	unsigned magic;
+#define UPLOADS_MAGIC 0x5355504cU
 	struct arena *a;
 	struct s3xml_uploads *out;
 	size_t cap;
@@ -326,7 +335,7 @@ struct uploads {
 
 static int uploads_begin(void *arg, const char *path, struct err *err)
 {
-	struct uploads *f = arg;
+	struct uploads *f = FROM_VOID(struct uploads, arg, UPLOADS_MAGIC);
 
 	if (strcmp(path, UPLOADS "Upload") != 0)
 		return 0;
@@ -347,7 +356,7 @@ static int uploads_begin(void *arg, const char *path, struct err *err)
 
 static int uploads_end(void *arg, const char *path, struct str text, struct err *err)
 {
-	struct uploads *f = arg;
+	struct uploads *f = FROM_VOID(struct uploads, arg, UPLOADS_MAGIC);
 	struct s3xml_upload *u = f->out->n == 0 ? NULL : &f->out->upload[f->out->n - 1];
 
 	if (strcmp(path, UPLOADS "IsTruncated") == 0)
@@ -368,8 +377,9 @@ static int uploads_end(void *arg, const char *path, struct str text, struct err 
 int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out, struct err *err)
 {
 	struct s3xml_uploads got = {0};
-	struct uploads f = {.a = a, .out = &got};
-	struct walk w = {.begin = uploads_begin, .end = uploads_end, .arg = &f};
+	struct uploads f = {.magic = UPLOADS_MAGIC, .a = a, .out = &got};
+	struct walk w = {
+		.magic = WALK_MAGIC, .begin = uploads_begin, .end = uploads_end, .arg = &f};
 
 	if (walk(&w, xml, err) < 0)
 		return err_wrap(err, "uploads");
@@ -382,6 +392,8 @@ int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out, st
 #define DELETED "DeleteResult"
 
 struct deleted {
+	unsigned magic;
+#define DELETED_MAGIC 0x5344454cU
 	struct arena *a;
 	struct s3xml_failed *failed;
 	size_t n, cap;
@@ -389,7 +401,7 @@ struct deleted {
 
 static int deleted_begin(void *arg, const char *path, struct err *err)
 {
-	struct deleted *d = arg;
+	struct deleted *d = FROM_VOID(struct deleted, arg, DELETED_MAGIC);
 
 	if (strchr(path, '/') == NULL && strcmp(path, DELETED) != 0)
 		return err_set(err, ERR_INVALID, "<%s>, not <" DELETED ">", path);
@@ -412,7 +424,7 @@ static int deleted_begin(void *arg, const char *path, struct err *err)
 
 static int deleted_end(void *arg, const char *path, struct str text, struct err *err UNUSED)
 {
-	struct deleted *d = arg;
+	struct deleted *d = FROM_VOID(struct deleted, arg, DELETED_MAGIC);
 	struct s3xml_failed *x = d->n == 0 ? NULL : &d->failed[d->n - 1];
 
 	if (strcmp(path, DELETED "/Error/Key") == 0)
@@ -427,8 +439,9 @@ static int deleted_end(void *arg, const char *path, struct str text, struct err 
 int s3xml_deleted(struct arena *a, struct str xml, struct s3xml_failed **failed, size_t *n,
                   struct err *err)
 {
-	struct deleted d = {.a = a};
-	struct walk w = {.begin = deleted_begin, .end = deleted_end, .arg = &d};
+	struct deleted d = {.magic = DELETED_MAGIC, .a = a};
+	struct walk w = {
+		.magic = WALK_MAGIC, .begin = deleted_begin, .end = deleted_end, .arg = &d};
 
 	if (walk(&w, xml, err) < 0)
 		return err_wrap(err, "deleting");
@@ -440,6 +453,8 @@ int s3xml_deleted(struct arena *a, struct str xml, struct s3xml_failed **failed,
 /* ---- small replies ------------------------------------------------------------------ */
 
 struct wanted { /* the text of two elements, wherever they are below the root */
+	unsigned magic;
+#define WANTED_MAGIC 0x5357414eU
 	struct arena *a;
 	const char *name[2];
 	const char *text[2];
@@ -447,7 +462,7 @@ struct wanted { /* the text of two elements, wherever they are below the root */
 
 static int wanted_end(void *arg, const char *path, struct str text, struct err *err UNUSED)
 {
-	struct wanted *f = arg;
+	struct wanted *f = FROM_VOID(struct wanted, arg, WANTED_MAGIC);
 	const char *slash = strchr(path, '/');
 
 	for (size_t i = 0; i < COUNT(f->name) && slash != NULL; i++)
@@ -458,8 +473,8 @@ static int wanted_end(void *arg, const char *path, struct str text, struct err *
 
 void s3xml_error(struct arena *a, struct str xml, const char **code, const char **message)
 {
-	struct wanted f = {.a = a, .name = {"Code", "Message"}};
-	struct walk w = {.end = wanted_end, .arg = &f};
+	struct wanted f = {.magic = WANTED_MAGIC, .a = a, .name = {"Code", "Message"}};
+	struct walk w = {.magic = WALK_MAGIC, .end = wanted_end, .arg = &f};
 	struct err junk = {0};
 
 	if (walk(&w, xml, &junk) < 0)
@@ -470,8 +485,8 @@ void s3xml_error(struct arena *a, struct str xml, const char **code, const char 
 
 int s3xml_upload_id(struct arena *a, struct str xml, const char **id, struct err *err)
 {
-	struct wanted f = {.a = a, .name = {"UploadId", "ETag"}};
-	struct walk w = {.end = wanted_end, .arg = &f};
+	struct wanted f = {.magic = WANTED_MAGIC, .a = a, .name = {"UploadId", "ETag"}};
+	struct walk w = {.magic = WALK_MAGIC, .end = wanted_end, .arg = &f};
 	const char *got;
 
 	if (walk(&w, xml, err) < 0)
@@ -494,6 +509,8 @@ int s3xml_upload_id(struct arena *a, struct str xml, const char **id, struct err
 #define PART_PATH "CompleteMultipartUpload/Part"
 
 struct parts {
+	unsigned magic;
+#define PARTS_MAGIC 0x53504152U
 	struct arena *a;
 	struct objstore_part *part;
 	size_t n, cap;
@@ -501,7 +518,7 @@ struct parts {
 
 static int parts_begin(void *arg, const char *path, struct err *err)
 {
-	struct parts *f = arg;
+	struct parts *f = FROM_VOID(struct parts, arg, PARTS_MAGIC);
 
 	if (strncmp(path, "CompleteMultipartUpload", 23) != 0 ||
 	    (path[23] != '\0' && path[23] != '/'))
@@ -528,7 +545,7 @@ static int parts_begin(void *arg, const char *path, struct err *err)
 
 static int parts_end(void *arg, const char *path, struct str text, struct err *err)
 {
-	struct parts *f = arg;
+	struct parts *f = FROM_VOID(struct parts, arg, PARTS_MAGIC);
 	struct err bad = {0};
 	uint64_t number;
 
@@ -553,8 +570,8 @@ static int parts_end(void *arg, const char *path, struct str text, struct err *e
 int s3xml_parts(struct arena *a, struct str xml, struct objstore_part **parts, size_t *n,
                 struct err *err)
 {
-	struct parts f = {.a = a};
-	struct walk w = {.begin = parts_begin, .end = parts_end, .arg = &f};
+	struct parts f = {.magic = PARTS_MAGIC, .a = a};
+	struct walk w = {.magic = WALK_MAGIC, .begin = parts_begin, .end = parts_end, .arg = &f};
 
 	if (walk(&w, xml, err) < 0)
 		return -1;

@@ -43,13 +43,15 @@ void bring_tmp_name(const struct source *s, const struct source_file *f, char ou
 }
 
 struct passing {
+	unsigned magic;
+#define PASSING_MAGIC 0x53504149U
 	const struct bring_job *job;
 	const struct http_sink *to;
 };
 
 static int counting_put(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct passing *c = arg;
+	struct passing *c = FROM_VOID(struct passing, arg, PASSING_MAGIC);
 
 	c->job->travelled(c->job->arg, n);
 	return c->to->put(c->to->arg, p, n, err);
@@ -57,7 +59,7 @@ static int counting_put(void *arg, const void *p, size_t n, struct err *err)
 
 static int counting_drain(void *arg, int from, size_t n, struct err *err)
 {
-	struct passing *c = arg;
+	struct passing *c = FROM_VOID(struct passing, arg, PASSING_MAGIC);
 
 	c->job->travelled(c->job->arg, n);
 	return c->to->drain(c->to->arg, from, n, err);
@@ -66,8 +68,8 @@ static int counting_drain(void *arg, int from, size_t n, struct err *err)
 static int read_source(void *of, uint64_t first, uint64_t count, const struct http_sink *to,
                        const atomic_bool *cancel, struct err *err)
 {
-	const struct bring_job *job = ((const struct passing *)of)->job;
-	struct passing c = {job, to};
+	const struct bring_job *job = FROM_VOID(struct passing, of, PASSING_MAGIC)->job;
+	struct passing c = {PASSING_MAGIC, job, to};
 	struct http_sink counting = {
 		.put = counting_put, .drain = to->drain != NULL ? counting_drain : NULL, .arg = &c};
 
@@ -130,6 +132,8 @@ static bool here(const struct bring_job *job, struct digest *d)
 /* --- large ones that are under way, for who wants the same ------------------------------------ */
 
 struct under_way {
+	unsigned magic;
+#define UNDER_WAY_MAGIC 0x53554e44U
 	const struct blobs *blobs;
 	const char *name; /* of its temporary file */
 	const struct bring_job *job;
@@ -162,6 +166,7 @@ static struct under_way *under_way_begin(const struct bring_job *job, const char
 {
 	struct under_way *u = xcalloc(1, sizeof(*u));
 
+	u->magic = UNDER_WAY_MAGIC;
 	u->blobs = job->blobs;
 	u->name = name;
 	u->job = job;
@@ -187,7 +192,7 @@ static void under_way_end(struct under_way *u, bool failed)
 
 static void on_front(void *arg, uint64_t bytes)
 {
-	struct under_way *u = arg;
+	struct under_way *u = FROM_VOID(struct under_way, arg, UNDER_WAY_MAGIC);
 
 	lock_take(&under_way_lock);
 	u->began += bytes < u->front;
@@ -200,7 +205,7 @@ static void on_front(void *arg, uint64_t bytes)
 
 static void on_progress(void *arg, uint64_t done)
 {
-	const struct under_way *u = arg;
+	const struct under_way *u = FROM_VOID(struct under_way, arg, UNDER_WAY_MAGIC);
 
 	u->job->progress(u->job->arg, done);
 }
@@ -271,7 +276,7 @@ static int bring_small(const struct bring_job *job, struct digest *sha256, struc
 {
 	size_t n = (size_t)job->file->size;
 	AUTO_FREE uint8_t *mem = xmalloc(n + 1);
-	struct passing of = {job, NULL};
+	struct passing of = {PASSING_MAGIC, job, NULL};
 	struct xfer_result res;
 	char prefix[PREFIX_CAP];
 	struct xfer_job x = xfer_of(&of, prefix);
@@ -363,7 +368,7 @@ static int bring_large(const struct bring_job *job, struct digest *sha256, struc
 {
 	AUTO_FD int fd = -1;
 	AUTO_FREE char *journal = xmalloc(FS_PATH_MAX);
-	struct passing of = {job, NULL};
+	struct passing of = {PASSING_MAGIC, job, NULL};
 	char name[BRING_NAME_CAP];
 
 	bring_tmp_name(job->source, job->file, name);

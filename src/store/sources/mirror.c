@@ -40,6 +40,8 @@ struct wanted {
 };
 
 struct mirror {
+	unsigned magic;
+#define MIRROR_MAGIC 0x534d4952U
 	const struct mirror_job *job;
 	struct item *item;
 	struct wanted *order; /* items to fetch, largest first */
@@ -211,20 +213,22 @@ static int check_space(const struct mirror *m, struct err *err)
 /* --- one file -------------------------------------------------------------------------------- */
 
 struct one {
+	unsigned magic;
+#define ONE_MAGIC 0x534f4e45U
 	struct mirror *m;
 	struct item *it;
 };
 
 static void on_travelled(void *arg, size_t n)
 {
-	const struct one *o = arg;
+	const struct one *o = FROM_VOID(struct one, arg, ONE_MAGIC);
 
 	atomic_fetch_add_explicit(&o->m->fetched, n, memory_order_relaxed);
 }
 
 static void on_progress(void *arg, uint64_t done)
 {
-	struct one *o = arg;
+	struct one *o = FROM_VOID(struct one, arg, ONE_MAGIC);
 	uint64_t told = atomic_exchange(&o->it->told, done);
 
 	/* A fetch that begins anew takes back what it had told; the sum wraps around and is right.
@@ -323,12 +327,12 @@ static void fail(struct mirror *m, const struct err *err)
 
 static void *worker_main(void *arg)
 {
-	struct mirror *m = arg;
+	struct mirror *m = FROM_VOID(struct mirror, arg, MIRROR_MAGIC);
 	unsigned streams;
 	size_t i;
 
 	while (take(m, &i, &streams)) {
-		struct one o = {m, &m->item[i]};
+		struct one o = {ONE_MAGIC, m, &m->item[i]};
 		struct err err = {0};
 		int r = bring(&o, streams, &err);
 
@@ -493,7 +497,7 @@ static int publish(struct mirror *m, struct digest *name, struct err *err)
 int mirror_fetch(const struct mirror_job *job, struct digest *manifest,
                  struct mirror_progress *done, struct err *err)
 {
-	struct mirror m = {.job = job};
+	struct mirror m = {.magic = MIRROR_MAGIC, .job = job};
 	struct rate rate = {0};
 	struct digest name;
 	int r;

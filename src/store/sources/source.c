@@ -333,6 +333,8 @@ int source_refs(struct source *s, struct arena *a, const struct doc **out, struc
 /* --- reading --------------------------------------------------------------------------------- */
 
 struct counted {
+	unsigned magic;
+#define COUNTED_MAGIC 0x53434f55U
 	const struct http_sink *to;
 	uint64_t left;
 };
@@ -347,14 +349,14 @@ static int count_down(struct counted *c, size_t n, struct err *err)
 
 static int counting_put(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct counted *c = arg;
+	struct counted *c = FROM_VOID(struct counted, arg, COUNTED_MAGIC);
 
 	return count_down(c, n, err) < 0 ? -1 : c->to->put(c->to->arg, p, n, err);
 }
 
 static int counting_drain(void *arg, int from, size_t n, struct err *err)
 {
-	struct counted *c = arg;
+	struct counted *c = FROM_VOID(struct counted, arg, COUNTED_MAGIC);
 
 	return count_down(c, n, err) < 0 ? -1 : c->to->drain(c->to->arg, from, n, err);
 }
@@ -362,7 +364,7 @@ static int counting_drain(void *arg, int from, size_t n, struct err *err)
 int source_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
                 const struct http_sink *to, const atomic_bool *cancel, struct err *err)
 {
-	struct counted c = {to, count};
+	struct counted c = {COUNTED_MAGIC, to, count};
 	struct http_sink counting = {
 		.put = counting_put, .drain = to->drain != NULL ? counting_drain : NULL, .arg = &c};
 	int r;

@@ -311,8 +311,11 @@ static int end_url(const struct azure *z, struct buf *url, bool query, struct er
 static int ask(struct azure *z, enum http_method method, const struct buf *url,
                struct http_reply *reply, struct err *err)
 {
-	struct source_rq rq = {
-		.method = method, .url = buf_cstr(url), .no_redirect = true, .sign = sign};
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+	                       .method = method,
+	                       .url = buf_cstr(url),
+	                       .no_redirect = true,
+	                       .sign = sign};
 
 	if (source_http_retry(&z->base, &rq, reply, err) == 0)
 		return 0;
@@ -410,7 +413,8 @@ static int azure_read(struct source *s, const struct source_file *f, uint64_t fi
 	struct azure *z = (struct azure *)s;
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.method = HTTP_GET,
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+	                       .method = HTTP_GET,
 	                       .no_redirect = true,
 	                       .sign = sign,
 	                       .file = f,

@@ -215,7 +215,10 @@ static int ask(struct bucket *b, enum http_method method, struct str path_and_qu
 {
 	for (;;) {
 		AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
-		struct source_rq rq = {.method = method, .no_redirect = true, .sign = sign};
+		struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+		                       .method = method,
+		                       .no_redirect = true,
+		                       .sign = sign};
 
 		put_bucket(b, &url);
 		buf_str(&url, path_and_query);
@@ -298,7 +301,8 @@ static int bucket_read(struct source *s, const struct source_file *f, uint64_t f
 	struct bucket *b = (struct bucket *)s;
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.method = HTTP_GET,
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+	                       .method = HTTP_GET,
 	                       .no_redirect = true,
 	                       .sign = sign,
 	                       .file = f,

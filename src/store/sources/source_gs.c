@@ -121,7 +121,8 @@ static int ask(struct gs *g, struct arena *a, const struct buf *url, const struc
                struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.method = HTTP_GET, .no_redirect = true, .sign = sign};
+	struct source_rq rq = {
+		.magic = SOURCE_RQ_MAGIC, .method = HTTP_GET, .no_redirect = true, .sign = sign};
 
 	if (buf_check(url, "the URL", err) < 0)
 		return -1;
@@ -218,7 +219,8 @@ static int gs_read(struct source *s, const struct source_file *f, uint64_t first
 	struct gs *g = (struct gs *)s;
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.method = HTTP_GET,
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+	                       .method = HTTP_GET,
 	                       .no_redirect = true,
 	                       .sign = sign,
 	                       .file = f,

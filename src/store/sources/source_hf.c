@@ -248,7 +248,8 @@ static int get_json(struct hf *h, struct arena *a, const char *url, const struct
                     char **next, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.method = HTTP_GET, .url = url, .auth = h->auth};
+	struct source_rq rq = {
+		.magic = SOURCE_RQ_MAGIC, .method = HTTP_GET, .url = url, .auth = h->auth};
 	struct url home, there;
 	struct str target;
 
@@ -452,7 +453,10 @@ static int admits_file(struct hf *h, const char *path, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BUF struct buf first = BUF_INIT(URL_MAX);
-	struct source_rq rq = {.method = HTTP_HEAD, .auth = h->auth, .no_redirect = true};
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+	                       .method = HTTP_HEAD,
+	                       .auth = h->auth,
+	                       .no_redirect = true};
 	struct url home, there;
 	const char *url;
 	char *next;
@@ -488,7 +492,7 @@ static int hf_admits(struct source *s, const char *path, struct err *err)
 	struct hf *h = (struct hf *)s;
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
-	struct source_rq rq = {.method = HTTP_GET, .auth = h->auth};
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC, .method = HTTP_GET, .auth = h->auth};
 
 	buf_printf(&url, "%s/api/%s/%s/auth-check", h->endpoint, h->kind, h->id);
 	if (buf_check(&url, "the URL", err) < 0)
@@ -510,7 +514,8 @@ static int hf_read(struct source *s, const struct source_file *f, uint64_t first
 	AUTO_FREE char *known = whole ? NULL : signed_url_get(h, f->path);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
-	struct source_rq rq = {.method = HTTP_GET,
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+	                       .method = HTTP_GET,
 	                       .file = f,
 	                       .first = first,
 	                       .count = count,

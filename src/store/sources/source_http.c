@@ -107,7 +107,7 @@ static int check_same(const struct source_rq *rq, const struct http_reply *reply
 /* Called before the first byte of a 2xx body. */
 static int check_head(void *arg, const struct http_reply *reply, struct err *err)
 {
-	const struct source_rq *rq = arg;
+	const struct source_rq *rq = FROM_VOID(struct source_rq, arg, SOURCE_RQ_MAGIC);
 	struct str coding = str_trim(http_header_of(reply, "Content-Encoding"));
 	uint64_t first, last, total;
 	bool part;
@@ -152,14 +152,14 @@ static int check_head(void *arg, const struct http_reply *reply, struct err *err
 
 static int pass_on(void *arg, const void *p, size_t n, struct err *err)
 {
-	const struct http_sink *to = ((const struct source_rq *)arg)->to;
+	const struct http_sink *to = FROM_VOID(struct source_rq, arg, SOURCE_RQ_MAGIC)->to;
 
 	return to->put(to->arg, p, n, err);
 }
 
 static int pass_pipe(void *arg, int from, size_t n, struct err *err)
 {
-	const struct http_sink *to = ((const struct source_rq *)arg)->to;
+	const struct http_sink *to = FROM_VOID(struct source_rq, arg, SOURCE_RQ_MAGIC)->to;
 
 	return to->drain(to->arg, from, n, err);
 }

@@ -81,6 +81,8 @@ static void https_done(struct source *s)
 /* --- what the server tells about the file ---------------------------------------------------- */
 
 struct facts {
+	unsigned magic;
+#define FACTS_MAGIC 0x53464143U
 	uint64_t size;
 	bool has_size, has_sha256, peeked;
 	uint8_t sha256[HASH_SHA256_LEN];
@@ -141,7 +143,7 @@ static void learn_etag(struct facts *f, const struct http_reply *reply)
 /* Looks at the head of an answer to HEAD, or to GET with bytes=0-0 (206, or 200 of all). */
 static int learn(void *arg, const struct http_reply *reply, struct err *err)
 {
-	struct facts *f = arg;
+	struct facts *f = FROM_VOID(struct facts, arg, FACTS_MAGIC);
 	struct str coding = str_trim(http_header_of(reply, "Content-Encoding"));
 	struct str total = http_header_of(reply, "Content-Range"), head;
 	struct err ignored = {0};
@@ -167,7 +169,7 @@ static int learn(void *arg, const struct http_reply *reply, struct err *err)
 /* The same, for a GET: a server that ignores bytes=0-0 shall not send the whole file. */
 static int peek(void *arg, const struct http_reply *reply, struct err *err)
 {
-	struct facts *f = arg;
+	struct facts *f = FROM_VOID(struct facts, arg, FACTS_MAGIC);
 
 	if (learn(f, reply, err) < 0)
 		return -1;
@@ -180,8 +182,10 @@ static int peek(void *arg, const struct http_reply *reply, struct err *err)
 static int ask(struct https *h, struct facts *f, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.method = HTTP_HEAD, .url = h->url, .auth = h->auth};
-	struct source_rq get = {.method = HTTP_GET,
+	struct source_rq rq = {
+		.magic = SOURCE_RQ_MAGIC, .method = HTTP_HEAD, .url = h->url, .auth = h->auth};
+	struct source_rq get = {.magic = SOURCE_RQ_MAGIC,
+	                        .method = HTTP_GET,
 	                        .url = h->url,
 	                        .auth = h->auth,
 	                        .head = peek,
@@ -220,7 +224,7 @@ static int https_list(struct source *s, struct arena *a UNUSED, const char *reso
                       struct source_found *to, const char **revision UNUSED, struct err *err)
 {
 	struct https *h = (struct https *)s;
-	struct facts f = {0};
+	struct facts f = {.magic = FACTS_MAGIC};
 
 	if (ask(h, &f, err) < 0)
 		return -1;
@@ -233,7 +237,8 @@ static int https_read(struct source *s, const struct source_file *f, uint64_t fi
 {
 	struct https *h = (struct https *)s;
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.method = HTTP_GET,
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+	                       .method = HTTP_GET,
 	                       .url = h->url,
 	                       .auth = h->auth,
 	                       .file = f,

@@ -128,6 +128,8 @@ void source_keys_url(const struct source_keys *k, const struct source_file *f, b
 #define SOURCE_SIGN_HEADERS 4
 
 struct source_rq {
+	unsigned magic;
+#define SOURCE_RQ_MAGIC 0x53534f55U
 	enum http_method method;
 	const char *url;
 	const char *auth; /* value of Authorization, for the origin of `url` only; NULL = none */

@@ -171,6 +171,8 @@ static int finish_part(struct xfer *x, size_t part, struct err *err)
 
 /* Gathers what arrives in small pieces, so that the file is written in few large ones. */
 struct part_sink {
+	unsigned magic;
+#define PART_SINK_MAGIC 0x53504154U
 	struct xfer *x;
 	struct part *part;
 	uint64_t first, size;
@@ -222,7 +224,7 @@ static int part_flush(struct part_sink *s, struct err *err)
 
 static int part_write(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct part_sink *s = arg;
+	struct part_sink *s = FROM_VOID(struct part_sink, arg, PART_SINK_MAGIC);
 	const uint8_t *from = p;
 
 	if (n > s->size - atomic_load(&s->part->written) - s->held)
@@ -262,7 +264,7 @@ static int part_copy(struct part_sink *s, int from, size_t n, struct err *err)
 /* Splices from a plain connection to the file, without a copy through this process. */
 static int part_drain(void *arg, int from, size_t n, struct err *err)
 {
-	struct part_sink *s = arg;
+	struct part_sink *s = FROM_VOID(struct part_sink, arg, PART_SINK_MAGIC);
 	uint64_t at = atomic_load_explicit(&s->part->written, memory_order_relaxed);
 	size_t left = n;
 	ssize_t k = 0;
@@ -301,7 +303,8 @@ static int fetch_part(struct xfer *x, size_t part, uint8_t *chunk, struct err *e
 {
 	const struct xfer_job *job = x->job;
 	struct part *p = &x->part[part];
-	struct part_sink s = {.x = x,
+	struct part_sink s = {.magic = PART_SINK_MAGIC,
+	                      .x = x,
 	                      .part = p,
 	                      .first = part * x->part_bytes,
 	                      .size = part_size(x, part),

@@ -83,6 +83,8 @@ bool xfer_read_again(struct retry *r, uint64_t gained, const atomic_bool *cancel
 }
 
 struct plain {
+	unsigned magic;
+#define PLAIN_MAGIC 0x53504c41U
 	const struct xfer_job *job;
 	struct xfer_content content;
 	uint64_t at, told, fetched;
@@ -90,7 +92,7 @@ struct plain {
 
 static int plain_sink(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct plain *pl = arg;
+	struct plain *pl = FROM_VOID(struct plain, arg, PLAIN_MAGIC);
 	const struct xfer_job *job = pl->job;
 
 	if (n > job->size - pl->at)
@@ -150,7 +152,7 @@ static int plain_read_all(struct plain *pl, struct err *err)
 
 int xfer_plain(const struct xfer_job *job, struct xfer_result *out, struct err *err)
 {
-	struct plain pl = {.job = job};
+	struct plain pl = {.magic = PLAIN_MAGIC, .job = job};
 	struct digest sha256;
 	int r = -1;
 
