@@ -21,6 +21,8 @@
 #include <sys/socket.h>
 
 struct conn {
+	unsigned magic;
+#define CONN_MAGIC 0x49434f4eU
 	int fd;
 	enum listener via;
 	bool begun;
@@ -143,6 +145,7 @@ struct conn *conns_take(struct httpd *h, enum listener via, int fd, const struct
 	struct conns *all = &h->conns;
 	struct conn *c = xcalloc(1, sizeof(*c)), *stale;
 
+	c->magic = CONN_MAGIC;
 	c->fd = fd;
 	c->via = via;
 	c->counted = peer_of(sa, c->peer);

@@ -591,6 +591,7 @@ static struct httpd *httpd_new(const struct httpd_options *o)
 	struct httpd *h = xcalloc(1, sizeof(*h));
 
 	h->magic = HTTPD_MAGIC;
+	h->park.magic = PARK_MAGIC;
 	h->o = *o;
 	h->o.address = h->o.tls_cert = h->o.tls_key = NULL; /* read now, not kept */
 	h->o.local_path = NULL;

@@ -117,6 +117,8 @@ struct exchange {
 
 /* The requests that wait for news, and the thread that looks after them; park.c. */
 struct park {
+	unsigned magic;
+#define PARK_MAGIC 0x49504152U
 	struct httpd *h;
 	struct lock lock;
 	struct exchange *list; /* circular would save nothing: order does not matter */

@@ -254,7 +254,7 @@ static void sleep_until(struct park *p, struct pollfd fds[LINGER_MAX + 1], int64
 
 static void *look_after(void *arg)
 {
-	struct park *p = arg;
+	struct park *p = FROM_VOID(struct park, arg, PARK_MAGIC);
 	size_t cap = p->h->o.connections_max;
 	struct pollfd *fds = xcalloc(cap + LINGER_MAX + 1, sizeof(*fds));
 	int64_t looked = 0;

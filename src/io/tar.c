@@ -46,6 +46,8 @@ static void read_free_p(struct archive **a)
  * after each: libarchive may unpack any amount while it parses headers and sparse maps or skips
  * data, but only from one slice. */
 struct source {
+	unsigned magic;
+#define SOURCE_MAGIC 0x49534f55U
 	int fd;
 	struct archive *a;
 	bool open, plain, begun;
@@ -127,7 +129,7 @@ static int source_unzip(struct source *s, size_t *n)
 
 static la_ssize_t source_read(struct archive *a, void *arg, const void **out)
 {
-	struct source *s = arg;
+	struct source *s = FROM_VOID(struct source, arg, SOURCE_MAGIC);
 	size_t n;
 
 	if (source_check(s) < 0 || (s->gz == NULL ? source_fill(s) : source_unzip(s, &n)) < 0) {
@@ -330,7 +332,9 @@ int tar_unpack(int fd, int root_dirfd, const struct tar_limits *limits, struct t
 	AUTO_FREE char *block = xmalloc(2 * TAR_READ);
 	struct archive *a CLEANUP(read_free_p) = archive_read_new();
 	struct unpacker u = {
-		.s = {.fd = fd, .a = a, .block = block, .err = err}, .to = to, .err = err};
+		.s = {.magic = SOURCE_MAGIC, .fd = fd, .a = a, .block = block, .err = err},
+		.to = to,
+		.err = err};
 	int r;
 
 	assert(a != NULL);

@@ -24,6 +24,8 @@ static void entry_free_p(struct archive_entry **e)
 }
 
 struct packer {
+	unsigned magic;
+#define PACKER_MAGIC 0x49504143U
 	struct tar_pick pick;
 	int fd;
 	struct archive *a; /* NULL: only looking, how much there is */
@@ -106,7 +108,7 @@ static int pack_fail(struct packer *p)
 
 static la_ssize_t pack_write(struct archive *a, void *arg, const void *bytes, size_t n)
 {
-	struct packer *p = arg;
+	struct packer *p = FROM_VOID(struct packer, arg, PACKER_MAGIC);
 
 	if (p->err->code == ERR_NONE && fs_write_all(p->fd, bytes, n, p->err) == 0)
 		return (la_ssize_t)n;
@@ -363,6 +365,7 @@ static struct packer *packer_new(const struct tar_pick *pick, uint64_t bytes_max
 {
 	struct packer *p = xcalloc(1, sizeof(*p));
 
+	p->magic = PACKER_MAGIC;
 	if (pick != NULL)
 		p->pick = *pick;
 	p->bytes_max = bytes_max > 0 ? bytes_max : TAR_BYTES_MAX;
