@@ -12,6 +12,8 @@
 #define LINKS_MAX 1000000 /* archives in one .distcp */
 
 struct metadata {
+	unsigned magic;
+#define METADATA_MAGIC 0x544d4554U
 	struct look *l;
 	struct pairs by_place; /* place of a path's text -> number of the file */
 	struct map *by_path;   /* number + 1 */
@@ -38,7 +40,7 @@ static size_t file_of(struct metadata *m, struct str path)
 
 static bool stored(void *arg, const struct pickle_value *path, uint64_t offset, uint64_t length)
 {
-	struct metadata *m = arg;
+	struct metadata *m = FROM_VOID(struct metadata, arg, METADATA_MAGIC);
 	uint64_t file = pairs_get(&m->by_place, path->at), end;
 
 	if (file == PAIRS_NONE) {
@@ -71,7 +73,7 @@ static int by_path(const void *a, const void *b)
 
 void check_metadata(struct look *l)
 {
-	struct metadata m = {.l = l, .by_path = map_new()};
+	struct metadata m = {.magic = METADATA_MAGIC, .l = l, .by_path = map_new()};
 	struct pickle_sink sink = {.stored = stored, .arg = &m};
 	struct format_facts *facts = look_facts(l, FORMAT_DCP);
 	uint64_t at = 0;

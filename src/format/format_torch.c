@@ -36,6 +36,8 @@ bool torch_is_data(const struct zip_entry *e)
 }
 
 struct storages {
+	unsigned magic;
+#define STORAGES_MAGIC 0x5453544fU
 	struct look *l;
 	struct pairs have;         /* key -> bytes that are there */
 	struct pairs want;         /* key -> bytes, or item size in the old form */
@@ -65,7 +67,7 @@ static bool read_id(struct storages *st, const struct pickle_value *item, size_t
 
 static bool in_archive(void *arg, const struct pickle_value item[PICKLE_ITEMS], size_t n)
 {
-	struct storages *st = arg;
+	struct storages *st = FROM_VOID(struct storages, arg, STORAGES_MAGIC);
 	uint64_t key, each, bytes, there;
 
 	if (!read_id(st, item, n, &key, &each, &bytes))
@@ -125,7 +127,7 @@ static void judge(struct storages *st, enum pickle_end end, bool at_end)
 
 void torch_archive(struct look *l, const struct zip *z, const struct zip_entry *data)
 {
-	struct storages st = {.l = l};
+	struct storages st = {.magic = STORAGES_MAGIC, .l = l};
 	struct pickle_sink sink = {.persistent = in_archive, .arg = &st};
 	struct str prefix = str_n(data->name, data->name_n - strlen("data.pkl"));
 	struct look_place was;
@@ -148,6 +150,8 @@ void torch_archive(struct look *l, const struct zip *z, const struct zip_entry *
 /* ---- the old form: magic, version, system, object, keys, then each storage ---- */
 
 struct legacy {
+	unsigned magic;
+#define LEGACY_MAGIC 0x544c4547U
 	struct storages st;
 	uint64_t *order; /* keys, in the order of their bytes */
 	size_t n, cap;
@@ -155,7 +159,7 @@ struct legacy {
 
 static bool in_legacy(void *arg, const struct pickle_value item[PICKLE_ITEMS], size_t n)
 {
-	struct legacy *g = arg;
+	struct legacy *g = FROM_VOID(struct legacy, arg, LEGACY_MAGIC);
 	uint64_t key, each, bytes;
 
 	if (!read_id(&g->st, item, n, &key, &each, &bytes))
@@ -168,7 +172,7 @@ static bool in_legacy(void *arg, const struct pickle_value item[PICKLE_ITEMS], s
 
 static bool legacy_key(void *arg, const struct pickle_value *text)
 {
-	struct legacy *g = arg;
+	struct legacy *g = FROM_VOID(struct legacy, arg, LEGACY_MAGIC);
 	struct str key = pickle_text(g->st.l, text);
 
 	if (key.p == NULL)
@@ -221,7 +225,7 @@ static void legacy_data(struct legacy *g, uint64_t at)
 
 void check_torch_legacy(struct look *l)
 {
-	struct legacy g = {.st = {.l = l}};
+	struct legacy g = {.magic = LEGACY_MAGIC, .st = {.magic = STORAGES_MAGIC, .l = l}};
 	enum pickle_end end = PICKLE_STOP;
 	uint64_t at = 0;
 

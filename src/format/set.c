@@ -321,7 +321,7 @@ static void say(struct work *w)
 
 void set_check(struct arena *a, const struct set_query *q, struct set_result *out)
 {
-	struct work w = {.a = a, .q = q, .out = out};
+	struct work w = {.magic = WORK_MAGIC, .a = a, .q = q, .out = out};
 
 	memset(out, 0, sizeof(*out));
 	w.by_path = map_new();

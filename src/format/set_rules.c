@@ -241,6 +241,8 @@ static const struct numbered {
 };
 
 struct series {
+	unsigned magic;
+#define SERIES_MAGIC 0x54534552U
 	const struct numbered *as;
 	struct str example; /* a path, and where its number is */
 	size_t at, n;
@@ -271,6 +273,7 @@ static void add_number(struct work *w, struct map *all, const struct member *m,
 	w->open_end = w->open_end || (as->count == OF && m->check->verdict != FORMAT_WHOLE);
 	if (s == NULL) {
 		s = ARENA_NEW(w->a, struct series);
+		s->magic = SERIES_MAGIC;
 		s->as = as;
 		s->example = m->path;
 		s->at = at;
@@ -294,8 +297,8 @@ static void say_gap(struct work *w, const struct series *s, uint64_t v)
 
 static void look_for_gaps(struct str key UNUSED, void *value, void *arg)
 {
-	struct series *s = value;
-	struct work *w = arg;
+	struct series *s = FROM_VOID(struct series, value, SERIES_MAGIC);
+	struct work *w = FROM_VOID(struct work, arg, WORK_MAGIC);
 	uint64_t upto = s->most + 1, first = s->as->first;
 
 	if (s->as->count == OF) {

@@ -17,6 +17,8 @@ struct member {
 };
 
 struct work {
+	unsigned magic;
+#define WORK_MAGIC 0x54574f52U
 	struct arena *a;
 	const struct set_query *q;
 	struct set_result *out;
