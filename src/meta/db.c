@@ -19,6 +19,8 @@ static const struct {
 };
 
 struct db {
+	unsigned magic;
+#define DB_MAGIC 0x4d44425fU
 	const struct db_ops *ops;
 	struct lock write_lock; /* held by the open write transaction */
 	struct db_conn *writer;
@@ -127,7 +129,7 @@ static void beat(struct db *db)
 
 static void *beat_main(void *arg)
 {
-	struct db *db = arg;
+	struct db *db = FROM_VOID(struct db, arg, DB_MAGIC);
 	void (*fn)(void *arg);
 
 	lock_take(&db->beat_lock);
@@ -202,6 +204,7 @@ static struct db *new_db(void)
 {
 	struct db *db = xcalloc(1, sizeof(*db));
 
+	db->magic = DB_MAGIC;
 	lock_init(&db->write_lock, LOCK_DB_WRITE);
 	lock_init(&db->read_lock, LOCK_DB_READ);
 	lock_init(&db->beat_lock, LOCK_DB_BEAT);
