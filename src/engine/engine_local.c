@@ -283,6 +283,8 @@ static bool runs_for(pid_t pid, const char *dir)
 }
 
 struct until {
+	unsigned magic;
+#define UNTIL_MAGIC 0x45554e54U
 	const atomic_bool *cancel;
 	size_t seen; /* of its output */
 	int64_t seen_ms;
@@ -293,7 +295,7 @@ struct until {
  * then, and has all the time that it takes. */
 static bool goes_on(void *arg, const struct buf *out)
 {
-	struct until *u = arg;
+	struct until *u = FROM_VOID(struct until, arg, UNTIL_MAGIC);
 	int64_t now = clock_mono_ms();
 
 	if (out->n != u->seen || out->full) {
@@ -360,7 +362,7 @@ static int sweep(const char *dir, const char *program, struct engine_end *end, s
 	                  : end->last ? WIRE_SWEEP_LAST
 	                              : NULL;
 	const char *argv[] = {program, "runner", "--sweep", dir, how, NULL};
-	struct until until = {.cancel = end->cancel};
+	struct until until = {.magic = UNTIL_MAGIC, .cancel = end->cancel};
 	struct str words;
 	int code = 0;
 
