@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 
 struct owning {
+	unsigned magic;
+#define OWNING_MAGIC 0x524f574eU
 	const struct ids *ids;
 	int root;
 	struct map *names; /* inode -> how many of its names were met; those with several */
@@ -42,7 +44,7 @@ static bool has_names(const struct stat *st)
 
 static void count_names(void *arg, unsigned slot UNUSED, const struct usage_entry *e)
 {
-	struct owning *o = arg;
+	struct owning *o = FROM_VOID(struct owning, arg, OWNING_MAGIC);
 	AUTO_FD int fd = S_ISDIR(e->mode) ? -1 : open_entry(o, e->path);
 	struct stat st;
 
@@ -55,7 +57,7 @@ static void count_names(void *arg, unsigned slot UNUSED, const struct usage_entr
 
 static void own_entry(void *arg, unsigned slot UNUSED, const struct usage_entry *e)
 {
-	struct owning *o = arg;
+	struct owning *o = FROM_VOID(struct owning, arg, OWNING_MAGIC);
 	AUTO_FD int fd = open_entry(o, e->path);
 	struct err err = {0};
 	struct stat st;
@@ -90,7 +92,7 @@ int ids_own_tree(const struct ids *ids, const char *dir, const atomic_bool *canc
 {
 	AUTO_FD int root = ids->on ? fs_open_dir(dir, err) : -1;
 	AUTO_MAP struct map *names = map_new();
-	struct owning o = {.ids = ids, .root = root, .names = names};
+	struct owning o = {.magic = OWNING_MAGIC, .ids = ids, .root = root, .names = names};
 	struct usage_total total;
 	struct stat st;
 

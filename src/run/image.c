@@ -228,6 +228,8 @@ static int refuse(const struct image *im, const char *name, struct str said, str
 #define SIGNAL_BASE 128 /* of an exit code: it was killed by a signal */
 
 struct pull {
+	unsigned magic;
+#define PULL_MAGIC 0x5250554cU
 	const struct image *im;
 	const char *name;
 	bool here; /* there is one already: a registry that is away is not waited for */
@@ -244,7 +246,7 @@ static bool has(const struct buf *out, const char *mark)
  * word after the registry's answer is about signatures. */
 static bool pull_goes_on(void *arg, const struct buf *out)
 {
-	struct pull *p = arg;
+	struct pull *p = FROM_VOID(struct pull, arg, PULL_MAGIC);
 	static const char mark[] = "Copying blob ";
 	int64_t lasts = clock_mono_ms() - p->begun_ms;
 	char words[WORDS_MAX];
@@ -313,7 +315,7 @@ static int look_again(struct arena *a, const char *name, struct seen *out, struc
 
 static bool in_registry(struct arena *a, const struct image *im, const char *reference)
 {
-	struct pull p = {.im = im, .name = reference, .here = true};
+	struct pull p = {.magic = PULL_MAGIC, .im = im, .name = reference, .here = true};
 	struct err ignored = {0};
 
 	return pull(a, &p, &ignored) == 0;
@@ -342,7 +344,7 @@ static const char *choose_reference(struct arena *a, const struct image *im, con
 static int resolve(struct arena *a, const struct image *im, struct seen *s, struct image_got *out,
                    struct err *err)
 {
-	struct pull p = {.im = im, .name = im->spec->base_image};
+	struct pull p = {.magic = PULL_MAGIC, .im = im, .name = im->spec->base_image};
 	const char *digest = strchr(p.name, '@');
 
 	if (look(a, p.name, s, err) < 0)
@@ -374,7 +376,7 @@ static int resolve(struct arena *a, const struct image *im, struct seen *s, stru
 static int bring_wanted(struct arena *a, const struct image *im, const struct wire_image *wanted,
                         struct seen *s, struct image_got *out, struct err *err)
 {
-	struct pull p = {.im = im, .name = wanted->reference};
+	struct pull p = {.magic = PULL_MAGIC, .im = im, .name = wanted->reference};
 
 	out->is = *wanted;
 	if (look(a, wanted->id, s, err) < 0)

@@ -62,6 +62,8 @@ static int receive_message(int sock, int64_t wait_ms, struct arena *a, struct wi
 /* ---- the keeper ------------------------------------------------------------------------------ */
 
 struct keeper {
+	unsigned magic;
+#define KEEPER_MAGIC 0x524b4545U
 	const struct image_keeper_options *o;
 	int sock, runner;
 	int64_t noted_ms;
@@ -257,7 +259,7 @@ static int show(const struct keeper *k, const char *id, int *root, unsigned n, s
 
 static void on_note(void *arg, const char *words)
 {
-	struct keeper *k = arg;
+	struct keeper *k = FROM_VOID(struct keeper, arg, KEEPER_MAGIC);
 	int64_t now = clock_mono_ms();
 	struct err err = {0};
 
@@ -387,7 +389,7 @@ static int serve(struct keeper *k, const struct err *unable, struct err *err)
 
 static void keep(void *arg, int sock, pid_t runner)
 {
-	struct keeper k = {.o = arg, .sock = sock, .runner = -1};
+	struct keeper k = {.magic = KEEPER_MAGIC, .o = arg, .sock = sock, .runner = -1};
 	struct err unable = {0}, err = {0};
 
 	(void)!begin(&k, runner, &unable); /* it is told when somebody asks */

@@ -83,6 +83,8 @@ int keeper_keep_fds(int *fds[], size_t n, pid_t runner, int *pidfd, struct err *
 }
 
 struct watch {
+	unsigned magic;
+#define WATCH_MAGIC 0x52574154U
 	int sock, pidfd;
 	atomic_bool *over;
 };
@@ -90,7 +92,7 @@ struct watch {
 /* No signal tells of it: a parent that is somebody else by then may not send us any. */
 static void *wait_for_the_end(void *arg)
 {
-	struct watch *w = arg;
+	struct watch *w = FROM_VOID(struct watch, arg, WATCH_MAGIC);
 	struct pollfd p[] = {{.fd = w->sock, .events = POLLRDHUP},
 	                     {.fd = w->pidfd, .events = POLLIN}};
 
@@ -107,7 +109,7 @@ int keeper_watch(int sock, int pidfd, atomic_bool *over, struct err *err)
 	pthread_t thread;
 	int r;
 
-	*w = (struct watch){sock, pidfd, over};
+	*w = (struct watch){WATCH_MAGIC, sock, pidfd, over};
 	r = pthread_create(&thread, NULL, wait_for_the_end, w);
 	if (r != 0)
 		return err_errno(err, r, "start a thread of a keeper");

@@ -10,6 +10,8 @@ struct wanted {
 };
 
 struct loading {
+	unsigned magic;
+#define LOADING_MAGIC 0x524c4f41U
 	const struct load_job *job;
 	struct wanted *order;
 	_Atomic uint64_t done; /* bytes of all files */
@@ -34,7 +36,7 @@ static int make_file(const struct load_job *job, struct arena *a, const char *pa
 
 static int load_one(void *arg, size_t k, const atomic_bool *stop, struct err *err)
 {
-	struct loading *l = arg;
+	struct loading *l = FROM_VOID(struct loading, arg, LOADING_MAGIC);
 	size_t i = l->order[k].i;
 	const struct manifest_file *file = &l->job->ckpt->files.file[i];
 	AUTO_ARENA struct arena *a = arena_new();
@@ -59,7 +61,7 @@ static int load_one(void *arg, size_t k, const atomic_bool *stop, struct err *er
 
 static void tell(void *arg)
 {
-	struct loading *l = arg;
+	struct loading *l = FROM_VOID(struct loading, arg, LOADING_MAGIC);
 
 	if (l->job->progress != NULL)
 		l->job->progress(l->job->arg, atomic_load(&l->done));
@@ -77,7 +79,7 @@ int load_files(const struct load_job *job, struct err *err)
 {
 	size_t n = job->ckpt->files.n;
 	AUTO_FREE struct wanted *order = xcalloc(n + 1, sizeof(*order));
-	struct loading l = {.job = job, .order = order};
+	struct loading l = {.magic = LOADING_MAGIC, .job = job, .order = order};
 	const struct crew_job crew = {
 		.n = n,
 		.threads = LOAD_FILES_AT_ONCE,

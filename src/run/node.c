@@ -75,13 +75,15 @@ int node_open(struct node **out, const char *dir, uint64_t budget_bytes, struct 
 }
 
 struct life {
+	unsigned magic;
+#define LIFE_MAGIC 0x524c4946U
 	const struct confine *c;
 	int making;
 };
 
 static void keep(void *arg, int sock, pid_t runner)
 {
-	const struct life *l = arg;
+	const struct life *l = FROM_VOID(struct life, arg, LIFE_MAGIC);
 
 	node_keep(sock, l->making, runner, l->c);
 }
@@ -96,7 +98,8 @@ int node_start_keeper(struct node **out, struct confine *c, struct err *err)
 		return -1;
 	c->making = arena_printf(c->a, "%s/" NODE_CACHE_MAKING "/%s", dir, name);
 	n = xcalloc(1, sizeof(*n));
-	if (keeper_start(&n->keeper, "the node cache", keep, &(struct life){c, making}, err) < 0) {
+	if (keeper_start(&n->keeper, "the node cache", keep, &(struct life){LIFE_MAGIC, c, making},
+	                 err) < 0) {
 		node_close(n);
 		return -1;
 	}
@@ -283,13 +286,15 @@ struct digest node_key(const char *team_id, const struct digest *key)
 }
 
 struct own_maker {
+	unsigned magic;
+#define OWN_MAKER_MAGIC 0x524f574dU
 	const struct node_maker *maker;
 	struct node *n;
 };
 
 static int make_own(void *arg, struct built *b, const char *dir, struct err *err)
 {
-	struct own_maker *own = arg;
+	struct own_maker *own = FROM_VOID(struct own_maker, arg, OWN_MAKER_MAGIC);
 	struct node_making making = {.n = own->n, .b = b};
 
 	return own->maker->make(own->maker->arg, &making, dir, err);
@@ -297,14 +302,14 @@ static int make_own(void *arg, struct built *b, const char *dir, struct err *err
 
 static void wait_own(void *arg, const char *words)
 {
-	struct own_maker *own = arg;
+	struct own_maker *own = FROM_VOID(struct own_maker, arg, OWN_MAKER_MAGIC);
 
 	own->maker->wait(own->maker->arg, words);
 }
 
 static void damaged_own(void *arg, const char *why)
 {
-	struct own_maker *own = arg;
+	struct own_maker *own = FROM_VOID(struct own_maker, arg, OWN_MAKER_MAGIC);
 
 	own->maker->damaged(own->maker->arg, why);
 }
@@ -314,7 +319,7 @@ int node_built(struct node *n, const char *team_id, const struct digest *key,
                struct err *err)
 {
 	struct talk t = {.n = n, .maker = maker, .cancel = cancel, .out = out};
-	struct own_maker own = {maker, n};
+	struct own_maker own = {OWN_MAKER_MAGIC, maker, n};
 	const struct built_maker by = {make_own, wait_own, damaged_own, &own};
 	struct digest of_team;
 

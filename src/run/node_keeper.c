@@ -19,6 +19,8 @@
 #define PROGRESS_MS 100
 
 struct keeper {
+	unsigned magic;
+#define KEEPER_MAGIC 0x524b4550U
 	struct arena *a;
 	const struct wire_launch *launch;
 	struct wire_start *start;
@@ -86,7 +88,7 @@ static int tell_lease(struct keeper *k, const struct node_lease *lease, struct e
 
 static void on_progress(void *arg, uint64_t done, uint64_t total)
 {
-	tell_now_and_then(arg,
+	tell_now_and_then(FROM_VOID(struct keeper, arg, KEEPER_MAGIC),
 	                  &(struct wire_node){.verb = "progress", .done = done, .total = total});
 }
 
@@ -180,7 +182,7 @@ static int make_empty(struct keeper *k, struct err *err)
  * after it was listed is noticed by its ctime. */
 static int make(void *arg, struct built *b, const char *dir UNUSED, struct err *err)
 {
-	struct keeper *k = arg;
+	struct keeper *k = FROM_VOID(struct keeper, arg, KEEPER_MAGIC);
 	const struct wire_node m = {.verb = "make",
 	                            .text = arena_printf(k->a, "%s/" ENVIRONMENT, k->making)};
 	struct err later = {0};
@@ -197,12 +199,14 @@ static int make(void *arg, struct built *b, const char *dir UNUSED, struct err *
 
 static void on_wait(void *arg, const char *words)
 {
-	tell_now_and_then(arg, &(struct wire_node){.verb = "wait", .text = words});
+	tell_now_and_then(FROM_VOID(struct keeper, arg, KEEPER_MAGIC),
+	                  &(struct wire_node){.verb = "wait", .text = words});
 }
 
 static void on_damaged(void *arg, const char *why)
 {
-	tell(arg, &(struct wire_node){.verb = "damaged", .text = why});
+	tell(FROM_VOID(struct keeper, arg, KEEPER_MAGIC),
+	     &(struct wire_node){.verb = "damaged", .text = why});
 }
 
 static int bring_built(struct keeper *k, const struct digest *key, struct err *err)
@@ -269,7 +273,8 @@ static int serve(struct keeper *k, struct err *err)
 
 void node_keep(int sock, int making, pid_t runner, const struct confine *c)
 {
-	struct keeper k = {.a = c->a,
+	struct keeper k = {.magic = KEEPER_MAGIC,
+	                   .a = c->a,
 	                   .launch = c->launch,
 	                   .start = c->start,
 	                   .making = c->making,

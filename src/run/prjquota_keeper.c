@@ -27,6 +27,8 @@ struct prjquota_keeper {
 /* ---- the keeper ------------------------------------------------------------------------------ */
 
 struct keeper {
+	unsigned magic;
+#define KEEPER_MAGIC 0x5250514bU
 	uint32_t project;
 	uid_t user;
 	dev_t dev; /* of the folder */
@@ -91,7 +93,7 @@ static int serve(const struct keeper *k, struct err *err)
 
 static void keep(void *arg, int sock, pid_t runner)
 {
-	struct keeper k = *(const struct keeper *)arg;
+	struct keeper k = *FROM_VOID(struct keeper, arg, KEEPER_MAGIC);
 	struct err err = {0};
 
 	k.sock = sock;
@@ -109,7 +111,8 @@ static void keep(void *arg, int sock, pid_t runner)
 int prjquota_keeper_start(struct prjquota_keeper **out, const char *dir, uint32_t project,
                           const struct ids *ids, struct err *err)
 {
-	struct keeper life = {.project = project,
+	struct keeper life = {.magic = KEEPER_MAGIC,
+	                      .project = project,
 	                      .user = id_range_runner(ids->job, ids->span),
 	                      .sock = -1,
 	                      .runner = -1};

@@ -226,6 +226,8 @@ static int make_key(const struct python_job *j, const struct python_want *w, str
 /* ---- asking the node cache ----------------------------------------------------------------- */
 
 struct asking {
+	unsigned magic;
+#define ASKING_MAGIC 0x5241534bU
 	const struct python_job *j;
 	const struct python_want *w;
 	int64_t begun_ms;
@@ -234,14 +236,14 @@ struct asking {
 
 static int make(void *arg, struct node_making *m, const char *dir, struct err *err)
 {
-	struct asking *x = arg;
+	struct asking *x = FROM_VOID(struct asking, arg, ASKING_MAGIC);
 
 	return python_build(x->j, x->w, m, dir, err);
 }
 
 static void on_wait(void *arg, const char *words)
 {
-	struct asking *x = arg;
+	struct asking *x = FROM_VOID(struct asking, arg, ASKING_MAGIC);
 	char note[SAID_MAX];
 
 	if (!x->waited)
@@ -255,7 +257,7 @@ static void on_wait(void *arg, const char *words)
 
 static void on_damaged(void *arg, const char *why)
 {
-	struct asking *x = arg;
+	struct asking *x = FROM_VOID(struct asking, arg, ASKING_MAGIC);
 
 	logs_message(x->j->logs,
 	             "python: the environment on this node is damaged (%s); rebuilding it", why);
@@ -301,7 +303,7 @@ static void say(const struct asking *x, const struct node_lease *lease)
 int python_bring(const struct python_job *j, struct python *out, struct err *err)
 {
 	struct python_want *w = arena_alloc(j->a, sizeof(*w));
-	struct asking x = {.j = j, .w = w, .begun_ms = clock_mono_ms()};
+	struct asking x = {.magic = ASKING_MAGIC, .j = j, .w = w, .begun_ms = clock_mono_ms()};
 	struct node_maker by = {make, on_wait, on_damaged, &x};
 	bool plain = j->image == NULL && strcmp(j->launch->sandbox, sandbox_plain.name) == 0;
 	struct digest key;

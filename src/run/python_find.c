@@ -233,6 +233,8 @@ static int compare(const void *a, const void *b)
 }
 
 struct names {
+	unsigned magic;
+#define NAMES_MAGIC 0x524e414dU
 	struct arena *a;
 	const char **item;
 	size_t n, cap;
@@ -241,7 +243,7 @@ struct names {
 /* "numpy-1.24.2.dist-info": name and version of what is installed. */
 static int note_package(void *arg, int dirfd UNUSED, const char *name, struct err *err UNUSED)
 {
-	struct names *all = arg;
+	struct names *all = FROM_VOID(struct names, arg, NAMES_MAGIC);
 	struct str s = str_of(name);
 
 	if (!str_ends(s, ".dist-info") && !str_ends(s, ".egg-info") && !str_ends(s, ".pth"))
@@ -263,7 +265,7 @@ static int list_sites(const struct python_job *j, struct python_tools *t, struct
 {
 	AUTO_BUF struct buf out = BUF_INIT(SITES_MAX);
 	struct str rest = str_of(t->sites), dir;
-	struct names all = {.a = j->a};
+	struct names all = {.magic = NAMES_MAGIC, .a = j->a};
 
 	while (str_cut(&rest, ':', &dir)) {
 		struct err no = {0};

@@ -45,7 +45,7 @@ void report_pause_after(struct report *r, int *tries)
  * itself first. */
 static int greet(void *arg, int fd, struct err *err)
 {
-	struct report_way *w = arg;
+	struct report_way *w = FROM_VOID(struct report_way, arg, REPORT_WAY_MAGIC);
 	struct proof p = {.host = w->host,
 	                  .target = w->target,
 	                  .token = str_of(w->r->token),
@@ -58,6 +58,7 @@ static void add_way(struct report *r, const char *url, const struct http_policy 
 {
 	struct report_way *w = &r->way[r->n_ways++];
 
+	w->magic = REPORT_WAY_MAGIC;
 	w->r = r;
 	w->url = xstrdup(url);
 	while (str_ends(str_of(w->url), "/"))

@@ -28,6 +28,8 @@ TAILQ_HEAD(outbox, outbox_item);
 
 /* A way to a server that may lead. */
 struct report_way {
+	unsigned magic;
+#define REPORT_WAY_MAGIC 0x52524550U
 	struct http_client *http;
 	char *url; /* without a slash at its end; under `lock` where it may change: see by_socket */
 	char *host;   /* of the proof that is asked for over plain HTTP */

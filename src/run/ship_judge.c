@@ -490,6 +490,7 @@ void ship_sibling_set(struct ship *s, const struct ship_group *g, const struct c
 		return;
 	if (b == NULL) {
 		b = xcalloc(1, sizeof(*b));
+		b->magic = SHIP_SIBLING_MAGIC;
 		(void)map_set(s->siblings, str_of(g->lineage), b);
 	}
 	arena_free(b->a);

@@ -31,6 +31,8 @@ enum outcome {
 };
 
 struct sending {
+	unsigned magic;
+#define SENDING_MAGIC 0x5253454eU
 	struct ship *s;
 	struct ship_entry *e;
 	/* as it was when it was taken from the queue */
@@ -92,7 +94,7 @@ static void wait_retry(struct ship *s)
 
 static void on_progress(void *arg, uint64_t bytes)
 {
-	struct sending *x = arg;
+	struct sending *x = FROM_VOID(struct sending, arg, SENDING_MAGIC);
 
 	lock_take(&x->s->lock);
 	assert(x->e->state == SHIP_SENDING);
@@ -446,6 +448,7 @@ static void send_one(struct ship *s, struct ship_entry *e)
 	AUTO_ARENA struct arena *a = arena_new();
 	struct ship_group *g = e->group;
 	struct sending x = {
+		.magic = SENDING_MAGIC,
 		.s = s,
 		.e = e,
 		.a = a,

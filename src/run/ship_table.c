@@ -192,13 +192,15 @@ void ship_note_moved(struct ship *s, struct str path)
 }
 
 struct odd_news {
+	unsigned magic;
+#define ODD_NEWS_MAGIC 0x524f4444U
 	struct buf *text;
 	size_t skip; /* said before */
 };
 
 static void add_odd(struct str path, void *why, void *arg)
 {
-	struct odd_news *news = arg;
+	struct odd_news *news = FROM_VOID(struct odd_news, arg, ODD_NEWS_MAGIC);
 
 	if (news->skip > 0) {
 		news->skip--;
@@ -215,7 +217,7 @@ void ship_say_odd(struct ship *s)
 {
 	AUTO_BUF struct buf text = BUF_INIT(ODD_TEXT_MAX);
 	AUTO_BUF struct buf odd = BUF_INIT(ODD_TEXT_MAX);
-	struct odd_news news = {.text = &odd};
+	struct odd_news news = {.magic = ODD_NEWS_MAGIC, .text = &odd};
 
 	lock_take(&s->lock);
 	news.skip = s->odd_said;
@@ -263,7 +265,7 @@ static void free_value(struct str key UNUSED, void *value, void *arg UNUSED)
 
 static void free_sibling(struct str key UNUSED, void *value, void *arg UNUSED)
 {
-	struct ship_sibling *b = value;
+	struct ship_sibling *b = FROM_VOID(struct ship_sibling, value, SHIP_SIBLING_MAGIC);
 
 	arena_free(b->a);
 	free(b);

@@ -147,6 +147,8 @@ TAILQ_HEAD(ship_groups, ship_group);
 
 /* The last complete checkpoint of a lineage: what the next ones are compared with. */
 struct ship_sibling {
+	unsigned magic;
+#define SHIP_SIBLING_MAGIC 0x52534849U
 	struct arena *a;
 	const char *name, *base; /* base: the last part of it */
 	const char **file;

@@ -169,13 +169,16 @@ static int stage_code(struct stage *st, struct err *err)
 }
 
 struct weights_progress {
+	unsigned magic;
+#define WEIGHTS_PROGRESS_MAGIC 0x52574549U
 	struct stage *st;
 	const struct wire_weights *w;
 };
 
 static void on_weights(void *arg, uint64_t done, uint64_t total)
 {
-	struct weights_progress *p = arg;
+	struct weights_progress *p =
+		FROM_VOID(struct weights_progress, arg, WEIGHTS_PROGRESS_MAGIC);
 	char note[300], have[UNITS_CAP], all[UNITS_CAP];
 
 	(void)snprintf(note, sizeof(note), "weights %s: %s of %s", p->w->source,
@@ -186,7 +189,7 @@ static void on_weights(void *arg, uint64_t done, uint64_t total)
 static int one_weight(struct stage *st, size_t i, struct err *err)
 {
 	const struct wire_weights *w = &st->launch->weights[i];
-	struct weights_progress progress = {st, w};
+	struct weights_progress progress = {WEIGHTS_PROGRESS_MAGIC, st, w};
 	const struct tree_from from = {.objects = st->objects, .mirror = st->mirror};
 	struct node_lease *lease = &st->lease[st->n_leases];
 	int64_t begun = clock_mono_ms();
@@ -264,6 +267,8 @@ static const struct {
 };
 
 struct room_wait {
+	unsigned magic;
+#define ROOM_WAIT_MAGIC 0x52524f4fU
 	struct stage *st;
 	int64_t since_ms;
 	enum waits_for what;
@@ -273,7 +278,7 @@ struct room_wait {
 /* False: it is stopped, or has waited for long enough. */
 static bool wait_for_room(void *arg, const struct err *full)
 {
-	struct room_wait *w = arg;
+	struct room_wait *w = FROM_VOID(struct room_wait, arg, ROOM_WAIT_MAGIC);
 	struct stage *st = w->st;
 	int64_t until = clock_mono_ms() + STAGE_ROOM_STEP_MS;
 	char note[100];
@@ -312,7 +317,7 @@ static int open_node(struct stage *st, struct err *err)
 
 static int stage_python(struct stage *st, struct err *err)
 {
-	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms()};
+	struct room_wait wait = {.magic = ROOM_WAIT_MAGIC, .st = st, .since_ms = clock_mono_ms()};
 	struct python_job j = {.a = st->a,
 	                       .dir = st->dir,
 	                       .name = st->name,
@@ -372,7 +377,7 @@ static int hub_cache(struct stage *st, struct err *err)
 static int bring_weights(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
-	struct room_wait wait = {.st = st, .since_ms = clock_mono_ms()};
+	struct room_wait wait = {.magic = ROOM_WAIT_MAGIC, .st = st, .since_ms = clock_mono_ms()};
 
 	if (l->n_weights == 0)
 		return 0;
@@ -491,13 +496,15 @@ static int stage_weights(struct stage *st, struct err *err)
 }
 
 struct load_progress {
+	unsigned magic;
+#define LOAD_PROGRESS_MAGIC 0x524c4f44U
 	struct stage *st;
 	const struct ckpt *ckpt;
 };
 
 static void on_load(void *arg, uint64_t done)
 {
-	struct load_progress *p = arg;
+	struct load_progress *p = FROM_VOID(struct load_progress, arg, LOAD_PROGRESS_MAGIC);
 	char note[300];
 
 	(void)snprintf(note, sizeof(note), "checkpoint %s", p->ckpt->name);
@@ -549,7 +556,7 @@ static int load_checkpoint(struct stage *st, const struct wire_load *load, int r
                            struct err *err)
 {
 	struct ckpt c;
-	struct load_progress progress = {st, &c};
+	struct load_progress progress = {LOAD_PROGRESS_MAGIC, st, &c};
 	struct load_job job = {.objects = st->objects,
 	                       .ids = st->ids,
 	                       .root = root,
@@ -694,8 +701,10 @@ struct step {
  * job: what is there stays there, and the rest comes when it is back. */
 static int take_step(struct stage *st, const struct step *s, struct err *err)
 {
-	struct room_wait disk = {.st = st, .since_ms = clock_mono_ms(), .what = FOR_DISK};
-	struct room_wait store = {.st = st, .since_ms = disk.since_ms, .what = FOR_STORE};
+	struct room_wait disk = {
+		.magic = ROOM_WAIT_MAGIC, .st = st, .since_ms = clock_mono_ms(), .what = FOR_DISK};
+	struct room_wait store = {
+		.magic = ROOM_WAIT_MAGIC, .st = st, .since_ms = disk.since_ms, .what = FOR_STORE};
 
 	while (s->run(st, err) < 0) {
 		bool full = s->takes_room && err->id == ERR_NO_SPACE && st->launch->retry_count > 0;
