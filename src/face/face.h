@@ -701,10 +701,7 @@ struct face_ctx {
 
 static inline const struct face_ctx *face_ctx(const struct request *rq)
 {
-	const struct face_ctx *ctx = rq->ctx;
-
-	assert(ctx != NULL && ctx->magic == FACE_CTX_MAGIC);
-	return ctx;
+	return FROM_VOID(struct face_ctx, rq->ctx, FACE_CTX_MAGIC);
 }
 
 /* Who sent it: a team has its share of the threads, and each of its tokens one of that. */
@@ -717,10 +714,7 @@ static inline void face_caller(struct request *rq, struct principal *w)
 
 static inline const struct principal *face_principal(const struct request *rq)
 {
-	const struct principal *w = rq->principal;
-
-	assert(w != NULL && w->magic == PRINCIPAL_MAGIC);
-	return w;
+	return FROM_VOID(struct principal, rq->principal, PRINCIPAL_MAGIC);
 }
 
 /* Of the request's caller; in its arena. */

@@ -8,6 +8,8 @@
 #define NOTATION_MAX 10000 /* of one component, which must fit: an unclosed one is an assertion */
 
 struct printer {
+	unsigned magic;
+#define PRINTER_MAGIC 0x46505249U
 	struct js js;
 	const struct face *const *faces;
 	size_t n;
@@ -169,7 +171,7 @@ static void operation(struct printer *p, const struct face *f, const struct rout
 
 static void same_path(const struct face *f, const struct route *r, void *arg)
 {
-	struct printer *p = arg;
+	struct printer *p = FROM_VOID(struct printer, arg, PRINTER_MAGIC);
 
 	if (strcmp(r->pattern, p->pattern) == 0)
 		operation(p, f, r);
@@ -177,7 +179,7 @@ static void same_path(const struct face *f, const struct route *r, void *arg)
 
 static void new_path(const struct face *f, const struct route *r, void *arg)
 {
-	struct printer *p = arg;
+	struct printer *p = FROM_VOID(struct printer, arg, PRINTER_MAGIC);
 
 	(void)f;
 	if (map_set(p->done, str_of(r->pattern), p) != NULL)
@@ -217,7 +219,7 @@ static void components(struct js *js)
 void face_openapi(const struct face *const *faces, size_t n, struct buf *out)
 {
 	AUTO_MAP struct map *done = map_new();
-	struct printer p = {.faces = faces, .n = n, .done = done};
+	struct printer p = {.magic = PRINTER_MAGIC, .faces = faces, .n = n, .done = done};
 	struct js *js = &p.js;
 
 	js_init(js, out);

@@ -117,18 +117,22 @@ static void modified_header(struct request *rq, int64_t ms)
 
 /* An object in a remote store, in the version that the head of the reply describes. */
 struct elsewhere {
+	unsigned magic;
+#define ELSEWHERE_MAGIC 0x46454c53U
 	struct objstore *objects;
 	const char *key, *etag;
 };
 
 struct piece {
+	unsigned magic;
+#define PIECE_MAGIC 0x46504945U
 	char *to;
 	size_t n;
 };
 
 static int into_piece(void *arg, const void *p, size_t n, struct err *err UNUSED)
 {
-	struct piece *piece = arg;
+	struct piece *piece = FROM_VOID(struct piece, arg, PIECE_MAGIC);
 
 	assert(n <= piece->n); /* objstore_read gives no more than was asked for */
 	memcpy(piece->to, p, n);
@@ -140,8 +144,8 @@ static int into_piece(void *arg, const void *p, size_t n, struct err *err UNUSED
 static int read_elsewhere(void *arg, uint64_t at, void *to, size_t n, const atomic_bool *left,
                           struct err *err)
 {
-	const struct elsewhere *e = arg;
-	struct piece piece = {to, n};
+	const struct elsewhere *e = FROM_VOID(struct elsewhere, arg, ELSEWHERE_MAGIC);
+	struct piece piece = {PIECE_MAGIC, to, n};
 
 	return objstore_read_same(e->objects, e->key, e->etag, at, n, into_piece, &piece, left,
 	                          err);
@@ -155,7 +159,8 @@ static int send_elsewhere(struct request *rq, const char *key, const char *type,
 
 	if (objstore_stat(face_ctx(rq)->objects, key, &info, err) < 0)
 		return -1;
-	*e = (struct elsewhere){face_ctx(rq)->objects, key, arena_cstr(rq->arena, info.etag)};
+	*e = (struct elsewhere){ELSEWHERE_MAGIC, face_ctx(rq)->objects, key,
+	                        arena_cstr(rq->arena, info.etag)};
 	modified_header(rq, info.modified_ms);
 	return reply_file_from(rq, type, &from, info.size, e->etag, err);
 }
@@ -216,6 +221,8 @@ static int put_part(struct request *rq, const char *key, const char *id, struct 
 }
 
 struct putting {
+	unsigned magic;
+#define PUTTING_MAGIC 0x46505554U
 	struct request *rq;
 	struct s3_body *body;
 	const char *key;
@@ -225,7 +232,7 @@ struct putting {
  * and what a job names does not change any more. */
 static int read_putting(void *arg, void *p, size_t cap, size_t *n, struct err *err)
 {
-	struct putting *put = arg;
+	struct putting *put = FROM_VOID(struct putting, arg, PUTTING_MAGIC);
 
 	if (s3_body_read(put->body, p, cap, n, err) < 0)
 		return -1;
@@ -236,7 +243,7 @@ static int put_object(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	CLEANUP(s3_body_free_p) struct s3_body *body = NULL;
-	struct putting put = {.rq = rq};
+	struct putting put = {.magic = PUTTING_MAGIC, .rq = rq};
 	char sha256[HASH_HEX_CAP];
 	struct objstore_info info;
 	const char *key = NULL, *id = upload_of(rq);

@@ -18,6 +18,8 @@
 #define S3_PROJECTS "training_projects/"
 
 struct headers {
+	unsigned magic;
+#define HEADERS_MAGIC 0x46484541U
 	struct request *rq;
 	struct http_header *header;
 	size_t n;
@@ -25,7 +27,7 @@ struct headers {
 
 static void add_header(struct str name, struct str value, void *arg)
 {
-	struct headers *h = arg;
+	struct headers *h = FROM_VOID(struct headers, arg, HEADERS_MAGIC);
 
 	if (str_ieq(name, "host"))
 		value = face_host(h->rq); /* a proxy may have put its own there */
@@ -38,7 +40,7 @@ static void add_header(struct str name, struct str value, void *arg)
 
 static struct sigv4_request signed_part(struct request *rq)
 {
-	struct headers h = {.rq = rq};
+	struct headers h = {.magic = HEADERS_MAGIC, .rq = rq};
 
 	h.header = ARENA_ARRAY(rq->arena, struct http_header, S3_HEADERS_MAX);
 	request_each_header(rq, add_header, &h);

@@ -38,6 +38,8 @@ struct expected {
 };
 
 struct s3_body {
+	unsigned magic;
+#define S3_BODY_MAGIC 0x46533342U
 	struct request *rq;
 	bool chunked, ended;
 	struct awschunked decoder;
@@ -99,7 +101,7 @@ static int decode_sum(struct str text, size_t bytes, struct expected *e, const c
 
 static int on_trailer(void *arg, struct str name, struct str value, struct err *err)
 {
-	struct s3_body *b = arg;
+	struct s3_body *b = FROM_VOID(struct s3_body, arg, S3_BODY_MAGIC);
 
 	if (b->chunks != NULL && s3_chunks_trailer(b->chunks, name, value, err) < 0)
 		return -1;
@@ -112,14 +114,14 @@ static int on_trailer(void *arg, struct str name, struct str value, struct err *
 
 static int on_chunk(void *arg, uint64_t size, struct str extension, struct err *err)
 {
-	struct s3_body *b = arg;
+	struct s3_body *b = FROM_VOID(struct s3_body, arg, S3_BODY_MAGIC);
 
 	return s3_chunks_line(b->chunks, size, extension, err);
 }
 
 static void on_data(void *arg, const void *p, size_t n)
 {
-	struct s3_body *b = arg;
+	struct s3_body *b = FROM_VOID(struct s3_body, arg, S3_BODY_MAGIC);
 
 	s3_chunks_data(b->chunks, p, n);
 }
@@ -214,6 +216,7 @@ int s3_body_new(struct request *rq, struct s3_body **out, uint64_t *size, struct
 	struct str sha256 = request_header(rq, "x-amz-content-sha256");
 	CLEANUP(s3_body_free_p) struct s3_body *b = xcalloc(1, sizeof(*b));
 
+	b->magic = S3_BODY_MAGIC;
 	b->rq = rq;
 	b->chunked = is_chunked(rq) || str_starts(sha256, "STREAMING-");
 	if (str_starts(sha256, "STREAMING-") && !str_eq(sha256, S3_STREAM_PLAIN) &&
@@ -353,7 +356,7 @@ static int read_chunked(struct s3_body *b, void *p, size_t cap, size_t *n, struc
 
 int s3_body_read(void *body, void *p, size_t cap, size_t *n, struct err *err)
 {
-	struct s3_body *b = body;
+	struct s3_body *b = FROM_VOID(struct s3_body, body, S3_BODY_MAGIC);
 
 	*n = 0;
 	if (b->ended)

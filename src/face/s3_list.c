@@ -11,6 +11,8 @@
 #define LIST_MARK_CAP (OBJSTORE_KEY_MAX + 2)
 
 struct listing {
+	unsigned magic;
+#define LISTING_MAGIC 0x464c4953U
 	struct buf xml, prefixes;
 	struct str prefix, delimiter;
 	bool encode; /* encoding-type=url */
@@ -46,7 +48,7 @@ static size_t cut_at(const struct listing *l, struct str key)
 
 static void each(void *arg, const char *key, const struct objstore_info *info)
 {
-	struct listing *l = arg;
+	struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
 	struct str name = str_of(key);
 	size_t cut = cut_at(l, name);
 	char when[CLOCK_ISO_CAP];
@@ -197,6 +199,7 @@ int s3_list(struct request *rq, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(2 * LIST_XML_MAX);
 	struct listing l = {
+		.magic = LISTING_MAGIC,
 		.xml = BUF_INIT(LIST_XML_MAX),
 		.prefixes = BUF_INIT(LIST_XML_MAX),
 	};

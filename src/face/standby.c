@@ -5,9 +5,8 @@
 
 static void view(const struct request *rq, struct standby_view *out)
 {
-	const struct standby_ctx *ctx = rq->ctx;
+	const struct standby_ctx *ctx = FROM_VOID(struct standby_ctx, rq->ctx, STANDBY_CTX_MAGIC);
 
-	assert(ctx != NULL && ctx->magic == STANDBY_CTX_MAGIC);
 	ctx->view(ctx->of, out);
 }
 
