@@ -37,13 +37,15 @@ static const char *const scope_words[] = {
 };
 
 struct reference {
+	unsigned magic;
+#define REFERENCE_MAGIC 0x56524546U
 	struct buf *out;
 	const struct face *face; /* of the last row */
 };
 
 static void route_row(const struct face *f, const struct route *r, void *arg)
 {
-	struct reference *ref = arg;
+	struct reference *ref = FROM_VOID(struct reference, arg, REFERENCE_MAGIC);
 
 	if (ref->face != f)
 		buf_printf(ref->out,
@@ -56,7 +58,7 @@ static void route_row(const struct face *f, const struct route *r, void *arg)
 
 void server_api_reference(struct buf *out)
 {
-	struct reference ref = {out, NULL};
+	struct reference ref = {REFERENCE_MAGIC, out, NULL};
 
 	buf_puts(out, "# The HTTP API\n\nPrinted by `make docs` from the table of routes. \"who\" "
 	              "is the lowest role that"
@@ -80,9 +82,8 @@ static void block_signals(sigset_t *set)
 
 static bool knows_user(const void *arg, uid_t uid)
 {
-	const struct face_ctx *ctx = arg;
+	const struct face_ctx *ctx = FROM_VOID(const struct face_ctx, arg, FACE_CTX_MAGIC);
 
-	assert(ctx->magic == FACE_CTX_MAGIC);
 	return app_is_runner(ctx->app, uid);
 }
 

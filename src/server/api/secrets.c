@@ -79,6 +79,8 @@ static int each_name(const struct job_spec *spec,
 }
 
 struct missing {
+	unsigned magic;
+#define MISSING_MAGIC 0x564d4953U
 	struct app *app;
 	const char *team_id;
 	struct arena *a;
@@ -89,7 +91,7 @@ struct missing {
 
 static int look(void *arg, const char *name, struct err *err)
 {
-	struct missing *m = arg;
+	struct missing *m = FROM_VOID(struct missing, arg, MISSING_MAGIC);
 	struct meta_secret s = {0};
 	char *key;
 
@@ -126,7 +128,7 @@ int secrets_check(struct app *app, const char *team_id, const struct job_spec *s
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_MAP struct map *seen = map_new();
-	struct missing m = {app, team_id, a, seen, BUF_INIT(1000), 0};
+	struct missing m = {MISSING_MAGIC, app, team_id, a, seen, BUF_INIT(1000), 0};
 	int r = each_name(spec, look, &m, err);
 
 	if (r == 0 && m.n > 0)
@@ -138,6 +140,8 @@ int secrets_check(struct app *app, const char *team_id, const struct job_spec *s
 }
 
 struct values {
+	unsigned magic;
+#define VALUES_MAGIC 0x5656414cU
 	struct app *app;
 	const char *team_id;
 	struct redact *r;
@@ -147,7 +151,7 @@ static int add_value(void *arg, const char *name, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct buf value = BUF_INIT(SEAL_VALUE_MAX);
-	struct values *v = arg;
+	struct values *v = FROM_VOID(struct values, arg, VALUES_MAGIC);
 	struct meta_secret s = {0};
 	int r = 0;
 
@@ -167,7 +171,7 @@ static int add_value(void *arg, const char *name, struct err *err)
 int secrets_redact(struct app *app, const char *team_id, const struct job_spec *spec,
                    struct redact *r, struct err *err)
 {
-	struct values v = {app, team_id, r};
+	struct values v = {VALUES_MAGIC, app, team_id, r};
 
 	return each_name(spec, add_value, &v, err);
 }

@@ -2,6 +2,8 @@
 #include "server/control/live.h"
 
 struct job {
+	unsigned magic;
+#define JOB_MAGIC 0x564a4f42U
 	char *id, *stage, *words, *reason;
 	uint64_t done, total;
 	double rate;
@@ -15,6 +17,8 @@ struct job {
 };
 
 struct node {
+	unsigned magic;
+#define NODE_MAGIC 0x564e4f44U
 	char *attempt_id;
 	uint32_t rank;
 	int64_t heartbeat_ms;
@@ -53,6 +57,7 @@ static struct job *job_of(struct live *l, const char *id)
 
 	if (j == NULL) {
 		j = xcalloc(1, sizeof(*j));
+		j->magic = JOB_MAGIC;
 		j->id = xstrdup(id);
 		j->stored_ms = clock_mono_ms();
 		(void)map_set(l->jobs, str_of(id), j);
@@ -112,6 +117,7 @@ bool live_beat(struct app *app, const char *attempt_id, uint32_t rank, bool idle
 	n = map_get(l->nodes, str_of(key));
 	if (n == NULL) {
 		n = xcalloc(1, sizeof(*n));
+		n->magic = NODE_MAGIC;
 		n->attempt_id = xstrdup(attempt_id);
 		n->rank = rank;
 		n->stored_ms = clock_mono_ms();
@@ -250,6 +256,8 @@ void live_show_nodes(struct app *app, struct model_attempt *t, size_t n)
 /* --- stored --- */
 
 struct due {
+	unsigned magic;
+#define DUE_MAGIC 0x56445545U
 	struct live *l;
 	struct arena *a;
 	bool all;
@@ -266,8 +274,8 @@ static bool is_due(const struct due *d, bool dirty, bool urgent, int64_t stored_
 
 static void take_job(struct str key, void *value, void *arg)
 {
-	struct due *d = arg;
-	struct job *j = value;
+	struct due *d = FROM_VOID(struct due, arg, DUE_MAGIC);
+	struct job *j = FROM_VOID(struct job, value, JOB_MAGIC);
 	bool progress = is_due(d, j->dirty, j->urgent, j->stored_ms);
 
 	if (progress || j->reason_is_new) {
@@ -297,8 +305,8 @@ static void take_job(struct str key, void *value, void *arg)
 
 static void take_node(struct str key, void *value, void *arg)
 {
-	struct due *d = arg;
-	struct node *n = value;
+	struct due *d = FROM_VOID(struct due, arg, DUE_MAGIC);
+	struct node *n = FROM_VOID(struct node, value, NODE_MAGIC);
 
 	if (is_due(d, n->dirty, n->urgent, n->stored_ms)) {
 		d->node[d->n_nodes++] = (struct meta_live_node){
@@ -320,7 +328,7 @@ static void store(struct app *app, bool all)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct live *l = app->live;
-	struct due d = {.l = l, .a = a, .all = all, .now_ms = clock_mono_ms()};
+	struct due d = {.magic = DUE_MAGIC, .l = l, .a = a, .all = all, .now_ms = clock_mono_ms()};
 	struct err err = {0};
 
 	lock_take(&l->lock);
@@ -360,12 +368,12 @@ void live_stop(struct app *app)
 
 static void drop_job(struct str key UNUSED, void *value, void *arg UNUSED)
 {
-	job_free(value);
+	job_free(FROM_VOID(struct job, value, JOB_MAGIC));
 }
 
 static void drop_node(struct str key UNUSED, void *value, void *arg UNUSED)
 {
-	node_free(value);
+	node_free(FROM_VOID(struct node, value, NODE_MAGIC));
 }
 
 void live_free(struct app *app)

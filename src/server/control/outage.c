@@ -35,6 +35,8 @@ static bool note_jobs(struct app *app, struct map **through)
 }
 
 struct telling {
+	unsigned magic;
+#define TELLING_MAGIC 0x5654454cU
 	struct app *app;
 	const char *kind, *name, *words;
 	char took[UNITS_CAP];
@@ -42,7 +44,7 @@ struct telling {
 
 static void tell_job(struct str id, void *value UNUSED, void *arg)
 {
-	const struct telling *t = arg;
+	const struct telling *t = FROM_VOID(struct telling, arg, TELLING_MAGIC);
 	AUTO_ARENA struct arena *a = arena_new();
 
 	app_event(t->app, arena_strz(a, id), t->kind, "server", "the %s did not answer for %s; %s",
@@ -72,7 +74,11 @@ void outage_pass(struct app *app)
 	objstore_outage(app->objects, &now[1], why);
 	for (size_t i = 0; i < COUNT(rows) && now[0].since_ms == 0; i++) {
 		struct map **through = &app->outage_jobs[i];
-		struct telling t = {app, rows[i].kind, rows[i].name, rows[i].words, ""};
+		struct telling t = {.magic = TELLING_MAGIC,
+		                    .app = app,
+		                    .kind = rows[i].kind,
+		                    .name = rows[i].name,
+		                    .words = rows[i].words};
 		/* of several since the last pass (the sessions of a database come back one by one),
 		 * what they took together */
 		uint64_t took_ms = now[i].total_ms - app->outages_told_ms[i];

@@ -455,13 +455,15 @@ static bool remove_unknown(struct app *app, const char *dir)
 }
 
 struct folders {
+	unsigned magic;
+#define FOLDERS_MAGIC 0x56464f4cU
 	struct app *app;
 	struct map *known;
 };
 
 static void on_folder(void *arg, const char *dir)
 {
-	struct folders *f = arg;
+	struct folders *f = FROM_VOID(struct folders, arg, FOLDERS_MAGIC);
 
 	if (map_get(f->known, str_of(dir)) != NULL)
 		return;
@@ -473,7 +475,7 @@ static void on_folder(void *arg, const char *dir)
 static void unknown_folders(struct app *app, const struct model_attempt *t, size_t n)
 {
 	AUTO_MAP struct map *known = map_new();
-	struct folders f = {app, known};
+	struct folders f = {FOLDERS_MAGIC, app, known};
 	struct err err = {0};
 
 	for (size_t i = 0; i < n; i++)

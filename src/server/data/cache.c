@@ -110,6 +110,8 @@ void cache_watch(struct app *app, const char *job_id, uint64_t bytes, uint64_t q
 
 /* The entries that a walk names, a list per thread of the walk. */
 struct gather {
+	unsigned magic;
+#define GATHER_MAGIC 0x56474154U
 	struct {
 		struct arena *a;
 		struct usage_entry *e;
@@ -120,7 +122,7 @@ struct gather {
 
 static void gather_entry(void *arg, unsigned slot, const struct usage_entry *e)
 {
-	struct gather *g = arg;
+	struct gather *g = FROM_VOID(struct gather, arg, GATHER_MAGIC);
 	size_t n = g->slot[slot].n, cap = g->slot[slot].cap;
 
 	if (atomic_fetch_add(&g->kept, 1) >= CACHE_LIST_MAX)
@@ -214,6 +216,7 @@ int cache_snapshot_now(struct app *app, struct arena *a, const char *scope, cons
 	struct usage_total total = {0};
 	int r = 0;
 
+	g->magic = GATHER_MAGIC;
 	*out = (struct model_cache_snapshot){
 		.scope = scope,
 		.scope_id = id,
@@ -237,6 +240,8 @@ int cache_snapshot_now(struct app *app, struct arena *a, const char *scope, cons
 }
 
 struct walk {
+	unsigned magic;
+#define WALK_MAGIC 0x5657414cU
 	struct app *app;
 	const char *scope;
 	char id[MODEL_ID_CAP * 2];
@@ -268,7 +273,7 @@ static void walk_end(struct walk *w)
 static void walk_run(void *arg)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct walk *w = arg;
+	struct walk *w = FROM_VOID(struct walk, arg, WALK_MAGIC);
 	struct model_cache_snapshot s;
 	struct err err = {0};
 
@@ -288,6 +293,7 @@ static void walk_later(struct app *app, const char *scope, const char *id, const
 	struct walk *w = xcalloc(1, sizeof(*w));
 	struct err err = {0};
 
+	w->magic = WALK_MAGIC;
 	w->app = app;
 	w->scope = scope;
 	copy_cut(w->id, sizeof(w->id), id);

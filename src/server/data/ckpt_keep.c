@@ -29,13 +29,15 @@ static int is_same(struct app *app, struct arena *a, const char *prefix, const s
 }
 
 struct copying {
+	unsigned magic;
+#define COPYING_MAGIC 0x56434f50U
 	struct app *app;
 	const struct objstore_pair *pair;
 };
 
 static int copy_one(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
 {
-	const struct copying *c = arg;
+	const struct copying *c = FROM_VOID(struct copying, arg, COPYING_MAGIC);
 
 	return objstore_copy(c->app->objects, c->pair[i].from, c->pair[i].to, err);
 }
@@ -44,7 +46,7 @@ static int copy_one(void *arg, size_t i, const atomic_bool *stop UNUSED, struct 
  * for each, so it gets several at once. */
 static int copy_all(struct app *app, const struct objstore_pair *pair, size_t n, struct err *err)
 {
-	struct copying c = {app, pair};
+	struct copying c = {COPYING_MAGIC, app, pair};
 	const struct crew_job all = {.n = n,
 	                             .threads = CKPTS_AT_ONCE,
 	                             .run = copy_one,

@@ -13,6 +13,8 @@
 #define LIST_PAGE 1000
 
 struct looking {
+	unsigned magic;
+#define LOOKING_MAGIC 0x564c4f4fU
 	struct app *app;
 	const char **key;                  /* of each file */
 	const struct manifest_file **file; /* that is still to be looked at, first `n` of `key` */
@@ -20,13 +22,15 @@ struct looking {
 };
 
 struct listed {
+	unsigned magic;
+#define LISTED_MAGIC 0x564c4953U
 	struct map *wanted; /* key -> its file; without those that were seen as promised */
 	char last[OBJSTORE_KEY_MAX + 1];
 };
 
 static int look_at(void *arg, size_t i, const atomic_bool *stop UNUSED, struct err *err)
 {
-	const struct looking *l = arg;
+	const struct looking *l = FROM_VOID(struct looking, arg, LOOKING_MAGIC);
 	struct objstore_info info = {0};
 
 	if (objstore_stat(l->app->objects, l->key[i], &info, err) < 0)
@@ -38,7 +42,7 @@ static int look_at(void *arg, size_t i, const atomic_bool *stop UNUSED, struct e
 
 static void see(void *arg, const char *key, const struct objstore_info *info)
 {
-	struct listed *l = arg;
+	struct listed *l = FROM_VOID(struct listed, arg, LISTED_MAGIC);
 	const struct manifest_file *f = map_get(l->wanted, str_of(key));
 
 	if (f != NULL && f->size == info->size)
@@ -66,6 +70,7 @@ static void list(struct looking *l, struct arena *a)
 	size_t pages = 2 * (l->n / LIST_PAGE + 1), left = 0;
 	struct err err = {0};
 
+	seen->magic = LISTED_MAGIC;
 	seen->wanted = wanted;
 	for (size_t i = 0; i < l->n; i++)
 		(void)map_set(wanted, str_of(l->key[i]), (void *)(uintptr_t)l->file[i]);
@@ -88,7 +93,7 @@ static void list(struct looking *l, struct arena *a)
 static int look_at_all(struct app *app, struct arena *a, const char *prefix, const struct ckpt *c,
                        struct err *err)
 {
-	struct looking l = {.app = app, .n = c->files.n};
+	struct looking l = {.magic = LOOKING_MAGIC, .app = app, .n = c->files.n};
 	bool far = objects_elsewhere(app);
 	struct crew_job all = {.threads = far ? CKPTS_AT_ONCE : 1,
 	                       .run = look_at,

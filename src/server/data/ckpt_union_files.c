@@ -10,6 +10,8 @@
 
 /* An object as format_check() reads it: in small pieces, of a window that is fetched at once. */
 struct window {
+	unsigned magic;
+#define WINDOW_MAGIC 0x5657494eU
 	struct app *app;
 	const char *key;
 	uint64_t size, at;
@@ -26,7 +28,7 @@ static int take_bytes(void *arg, const void *p, size_t n, struct err *err)
 
 static int read_window(void *arg, uint64_t at, void *p, size_t n, struct err *err)
 {
-	struct window *v = arg;
+	struct window *v = FROM_VOID(struct window, arg, WINDOW_MAGIC);
 
 	if (at < v->at || at + n > v->at + v->bytes->n) {
 		buf_clear(v->bytes);
@@ -55,7 +57,8 @@ static int read_list(struct union_work *w, const struct ckpt *c, size_t i,
                      struct format_result *out, struct err *err)
 {
 	AUTO_BUF struct buf bytes = BUF_INIT(WINDOW);
-	struct window v = {.app = w->app,
+	struct window v = {.magic = WINDOW_MAGIC,
+	                   .app = w->app,
 	                   .key = ckpt_file_key(w->a, w->prefix, c, i),
 	                   .size = c->files.file[i].size,
 	                   .bytes = &bytes};

@@ -485,6 +485,8 @@ static int adopt(struct app *app, struct arena *a, const struct model_job *job, 
 }
 
 struct keys {
+	unsigned magic;
+#define KEYS_MAGIC 0x564b4559U
 	struct arena *a;
 	const char *key[1000];
 	size_t n;
@@ -492,7 +494,7 @@ struct keys {
 
 static void take_key(void *arg, const char *key, const struct objstore_info *info UNUSED)
 {
-	struct keys *k = arg;
+	struct keys *k = FROM_VOID(struct keys, arg, KEYS_MAGIC);
 
 	if (k->n < COUNT(k->key))
 		k->key[k->n++] = arena_cstr(k->a, key);
@@ -507,6 +509,7 @@ int ckpts_adopt(struct app *app, struct arena *a, const struct model_job *job, u
 	struct model_checkpoint *rows = NULL;
 	size_t n = 0, found = 0;
 
+	k->magic = KEYS_MAGIC;
 	k->a = a;
 	if (meta_checkpoints(app->meta, a, job->id, &rows, &n, err) < 0)
 		return -1;

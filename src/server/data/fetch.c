@@ -185,6 +185,8 @@ static void announce(struct fetch *f)
 }
 
 struct storing {
+	unsigned magic;
+#define STORING_MAGIC 0x5653544fU
 	struct fetch *f;
 	int64_t since_ms;
 	uint64_t since_sent;
@@ -193,7 +195,7 @@ struct storing {
 
 static void on_put(void *arg, uint64_t done, uint64_t total, uint64_t sent)
 {
-	struct storing *s = arg;
+	struct storing *s = FROM_VOID(struct storing, arg, STORING_MAGIC);
 	struct mirror_progress p = s->f->view.progress; /* written by this thread alone */
 	int64_t took = clock_mono_ms() - s->since_ms;
 
@@ -212,7 +214,7 @@ static void on_put(void *arg, uint64_t done, uint64_t total, uint64_t sent)
 /* An outage of the object store is waited out: what is fetched stays fetched. */
 static int put_objects(struct fetch *f, const struct digest *manifest, struct err *err)
 {
-	struct storing s = {.f = f, .since_ms = clock_mono_ms()};
+	struct storing s = {.magic = STORING_MAGIC, .f = f, .since_ms = clock_mono_ms()};
 	const struct blob_objects_put put = {.from = f->app->blobs,
 	                                     .to = f->app->objects,
 	                                     .pins = f->pins,

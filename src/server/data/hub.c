@@ -69,7 +69,7 @@ static void drop_idle(struct str key, void *value, void *arg)
 
 	if (v->running)
 		return;
-	(void)map_del(((struct hub *)arg)->revs, key);
+	(void)map_del(FROM_VOID(struct hub, arg, HUB_MAGIC)->revs, key);
 	rev_free(v);
 }
 
@@ -454,6 +454,8 @@ void hub_secret_changed(struct app *app, const char *team_id)
 /* ---- its life ------------------------------------------------------------------------------ */
 
 struct slow {
+	unsigned magic;
+#define SLOW_MAGIC 0x56534c4fU
 	struct hub_name name[ASKS];
 	size_t n;
 	struct arena *a;
@@ -462,7 +464,7 @@ struct slow {
 static void note_slow(struct str key UNUSED, void *value, void *arg)
 {
 	struct hub_rev *v = FROM_VOID(struct hub_rev, value, HUB_REV_MAGIC);
-	struct slow *s = arg;
+	struct slow *s = FROM_VOID(struct slow, arg, SLOW_MAGIC);
 
 	if (v->told_slow || s->n == ASKS || !is_slow(v))
 		return;
@@ -476,7 +478,7 @@ static void wake_slow(struct app *app)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct httpd *http = atomic_load(&app->httpd);
-	struct slow s = {.a = a};
+	struct slow s = {.magic = SLOW_MAGIC, .a = a};
 
 	lock_take(&app->hub->lock);
 	map_each(app->hub->revs, note_slow, &s);
@@ -510,6 +512,7 @@ void hub_start(struct app *app)
 {
 	struct hub *h = xcalloc(1, sizeof(*h));
 
+	h->magic = HUB_MAGIC;
 	lock_init(&h->lock, LOCK_HUB);
 	TAILQ_INIT(&h->repos);
 	LIST_INIT(&h->followers);

@@ -90,13 +90,15 @@ static uint64_t through_ready(void *arg UNUSED, uint64_t at UNUSED)
 }
 
 struct piece {
+	unsigned magic;
+#define PIECE_MAGIC 0x56504945U
 	char *to;
 	size_t n, cap;
 };
 
 static int piece_put(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct piece *x = arg;
+	struct piece *x = FROM_VOID(struct piece, arg, PIECE_MAGIC);
 
 	if (n > x->cap - x->n)
 		return err_set(err, ERR_CORRUPT, "the source sent more than the requested range");
@@ -111,7 +113,7 @@ static int through_read(void *arg, uint64_t at, void *to, size_t n, const atomic
 {
 	struct hub_follower *w = FROM_VOID(struct hub_follower, arg, FOLLOWER_MAGIC);
 	struct source_file f = hub_source_file(w->f);
-	struct piece x = {.to = to, .cap = n};
+	struct piece x = {.magic = PIECE_MAGIC, .to = to, .cap = n};
 	const struct http_sink sink = {.put = piece_put, .arg = &x};
 	struct retry r = RETRY_INIT(READ_TRIES);
 

@@ -76,6 +76,8 @@ struct hub_shard { /* whose files are being put together; see repo_xet.c */
 };
 
 struct hub {
+	unsigned magic;
+#define HUB_MAGIC 0x56485542U
 	struct lock lock;
 	TAILQ_HEAD(hub_repos, hub_repo) repos; /* the last used first */
 	struct map *repo_by_name;              /* "team\nmodels/owner/name@commit" */

@@ -309,7 +309,7 @@ static int pull_begin(struct hub *h, uint64_t owner, struct hub_repo *r, const s
 static void free_pull(struct str key UNUSED, void *value, void *arg)
 {
 	struct hub_pull *p = FROM_VOID(struct hub_pull, value, HUB_PULL_MAGIC);
-	struct hub *h = arg;
+	struct hub *h = FROM_VOID(struct hub, arg, HUB_MAGIC);
 
 	lock_take(&h->lock);
 	pull_out(h, p);
@@ -321,7 +321,7 @@ static void sweep_pull(struct str key UNUSED, void *value, void *arg)
 	struct hub_pull *p = FROM_VOID(struct hub_pull, value, HUB_PULL_MAGIC);
 
 	if (p->failed_ms != 0 && clock_mono_ms() - p->failed_ms >= FAILED_MS)
-		pull_out(arg, p);
+		pull_out(FROM_VOID(struct hub, arg, HUB_MAGIC), p);
 }
 
 void hub_pulls_sweep(struct app *app)

@@ -103,6 +103,8 @@ int mirror_room_view(struct app *app, struct mirror_room_view *out, struct err *
 /* ---- collecting ---------------------------------------------------------------------------- */
 
 struct collect {
+	unsigned magic;
+#define COLLECT_MAGIC 0x56434f4cU
 	struct app *app;
 	const struct digest *only; /* NULL: any */
 	const struct map *victims; /* manifests that count as unused; NULL: none */
@@ -113,7 +115,7 @@ struct collect {
 /* Row, tree, manifest, blobs: each goes only when nothing above names it any more. */
 static int keep(void *arg, const struct digest *manifest, bool *keep, struct err *err)
 {
-	const struct collect *c = arg;
+	const struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 	char hex[HASH_HEX_CAP];
 
 	*keep = c->only != NULL && !digest_same(c->only, manifest);
@@ -127,7 +129,7 @@ static int keep(void *arg, const struct digest *manifest, bool *keep, struct err
 static int roots(void *arg, void (*add)(void *to, const struct digest *d), void *to,
                  struct err *err)
 {
-	const struct collect *c = arg;
+	const struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 	char after[HASH_HEX_CAP] = "";
 	size_t n = ROOTS_PAGE;
 
@@ -150,7 +152,7 @@ static int roots(void *arg, void (*add)(void *to, const struct digest *d), void 
 
 static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
 {
-	const struct collect *c = arg;
+	const struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 	char hex[HASH_HEX_CAP];
 
 	digest_hex(manifest, hex);
@@ -167,7 +169,7 @@ static int drop_tree(void *arg, const struct digest *manifest, struct err *err)
 
 static int may(void *arg, struct err *err)
 {
-	const struct collect *c = arg;
+	const struct collect *c = FROM_VOID(struct collect, arg, COLLECT_MAGIC);
 
 	return app_may_remove(c->app, err);
 }
@@ -198,7 +200,8 @@ static int collect(struct collect *c, struct objstore *os, const struct mirror_a
 int mirror_collect(struct app *app, const struct digest *only, const struct mirror_ages *age,
                    const struct blobs_way *way, struct blobs_collected *out, struct err *err)
 {
-	return collect(&(struct collect){.app = app, .only = only}, NULL, age, way, out, err);
+	return collect(&(struct collect){.magic = COLLECT_MAGIC, .app = app, .only = only}, NULL,
+	               age, way, out, err);
 }
 
 int mirror_collect_objects(struct app *app, const struct digest *only,
@@ -208,8 +211,8 @@ int mirror_collect_objects(struct app *app, const struct digest *only,
 	*out = (struct blobs_collected){0};
 	if (!weights_in_objects(app))
 		return 0;
-	return collect(&(struct collect){.app = app, .only = only}, app->objects, age, way, out,
-	               err);
+	return collect(&(struct collect){.magic = COLLECT_MAGIC, .app = app, .only = only},
+	               app->objects, age, way, out, err);
 }
 
 int mirror_collect_dropped(struct app *app, const struct digest *d, size_t n,
@@ -217,7 +220,7 @@ int mirror_collect_dropped(struct app *app, const struct digest *d, size_t n,
 {
 	/* no manifest is old enough to go: they say what stays */
 	const struct mirror_ages never = {INT64_MAX / 2000, MIRROR_NOT_LOOSE};
-	struct collect c = {.app = app, .drop = d, .n_drop = n};
+	struct collect c = {.magic = COLLECT_MAGIC, .app = app, .drop = d, .n_drop = n};
 	const struct blobs_way way = {0};
 	struct blobs_collected there;
 
@@ -303,7 +306,7 @@ static int would_free(struct eviction *e, size_t n, int64_t loose_s, struct blob
                       const struct blobs_way *each, struct err *err)
 {
 	AUTO_MAP struct map *victims = map_new();
-	struct collect c = {.app = e->app, .victims = victims};
+	struct collect c = {.magic = COLLECT_MAGIC, .app = e->app, .victims = victims};
 	struct blobs_way dry = {true, each != NULL ? each->each : NULL,
 	                        each != NULL ? each->arg : NULL};
 
@@ -365,7 +368,7 @@ static int drop_one(struct eviction *e, const struct victim *v, struct map *kept
 static int drop_sources(struct eviction *e, size_t n, struct err *err)
 {
 	AUTO_MAP struct map *kept = map_new();
-	struct collect c = {.app = e->app, .victims = kept};
+	struct collect c = {.magic = COLLECT_MAGIC, .app = e->app, .victims = kept};
 	struct blobs_collected gone;
 
 	for (size_t i = 0; i < n; i++)

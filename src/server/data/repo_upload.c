@@ -315,13 +315,15 @@ static void upload_close(struct app *app, struct upload *x)
 }
 
 struct waiting {
+	unsigned magic;
+#define WAITING_MAGIC 0x56574149U
 	int dir;
 	uint64_t bytes;
 };
 
 static void add_waiting(void *arg, const char *path)
 {
-	struct waiting *w = arg;
+	struct waiting *w = FROM_VOID(struct waiting, arg, WAITING_MAGIC);
 	struct stat st;
 
 	if (fstatat(w->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
@@ -333,7 +335,7 @@ static int may_wait(struct app *app, struct arena *a, const struct model_repo *r
                     struct err *err)
 {
 	const char *prefix = arena_printf(a, "tmp/" WAITING, r->team_id);
-	struct waiting w = {.dir = blobs_dirfd(app->blobs)};
+	struct waiting w = {.magic = WAITING_MAGIC, .dir = blobs_dirfd(app->blobs)};
 	uint64_t held = 0, quota = app->set.repo_quota;
 	char parts[UNITS_CAP], have[UNITS_CAP], most[UNITS_CAP];
 	bool left = false;

@@ -45,10 +45,11 @@ static void measure(struct app *app)
 /* The folder of an attempt goes when its processes have. */
 static bool attempt_is_over(void *arg, const char *name)
 {
+	struct app *app = FROM_VOID(struct app, arg, APP_MAGIC);
 	AUTO_ARENA struct arena *a = arena_new();
 	struct stat st;
 
-	return lstat(app_path(arg, a, arena_printf(a, ENGINE_DIRS "/%s", name)), &st) < 0 &&
+	return lstat(app_path(app, a, arena_printf(a, ENGINE_DIRS "/%s", name)), &st) < 0 &&
 	       errno == ENOENT;
 }
 

@@ -21,6 +21,8 @@
 #define OBJECT "object" /* kind of trash: the key of one */
 
 struct gc {
+	unsigned magic;
+#define GC_MAGIC 0x5647435fU
 	struct app *app;
 	struct maintenance_task *t; /* NULL: the janitor */
 	bool dry_run;
@@ -52,6 +54,8 @@ static void found(struct gc *g, const struct maintenance_item *x)
 /* ---- what deleted rows left ---------------------------------------------------------------- */
 
 struct sum {
+	unsigned magic;
+#define SUM_MAGIC 0x5653554dU
 	struct arena *a;
 	const char *last;
 	uint64_t bytes;
@@ -59,7 +63,7 @@ struct sum {
 
 static void add_object(void *arg, const char *key, const struct objstore_info *info)
 {
-	struct sum *s = arg;
+	struct sum *s = FROM_VOID(struct sum, arg, SUM_MAGIC);
 
 	s->bytes += info->size;
 	s->last = arena_cstr(s->a, key);
@@ -68,7 +72,7 @@ static void add_object(void *arg, const char *key, const struct objstore_info *i
 static uint64_t bytes_of_objects(struct gc *g, struct arena *a, const char *folder UNUSED,
                                  const char *prefix)
 {
-	struct sum s = {.a = a};
+	struct sum s = {.magic = SUM_MAGIC, .a = a};
 	struct err ignored = {0};
 	bool more = true;
 
@@ -274,7 +278,7 @@ static int tree_used(struct gc *g, const struct node_tree *t, const char *hex, b
 
 static int drop_tree(void *arg, const struct node_tree *t, struct err *err)
 {
-	struct gc *g = arg;
+	struct gc *g = FROM_VOID(struct gc, arg, GC_MAGIC);
 	char hex[HASH_HEX_CAP];
 	bool used = true;
 
@@ -317,7 +321,7 @@ static void found_blob(void *arg, const struct blobs_item *x)
 		[BLOBS_PARTIAL] = {"partial fetch", "never resumed"},
 		[BLOBS_DAMAGED] = {"damaged blob", "quarantined by verify"},
 	};
-	struct gc *g = arg;
+	struct gc *g = FROM_VOID(struct gc, arg, GC_MAGIC);
 	char more[WORDS_MAX];
 
 	if (x->largest != NULL)
@@ -358,7 +362,7 @@ static int collect_weights(struct gc *g, struct err *err)
 
 static void found_evicted(void *arg, const struct blobs_item *x)
 {
-	struct gc *g = arg;
+	struct gc *g = FROM_VOID(struct gc, arg, GC_MAGIC);
 	char words[WORDS_MAX];
 
 	FMT(words, "with %.*s; least recently used, and the mirror is over its limit",
@@ -436,12 +440,14 @@ static int drop_parts(struct gc *g, struct err *err)
 /* ---- caches without an owner --------------------------------------------------------------- */
 
 struct newest {
+	unsigned magic;
+#define NEWEST_MAGIC 0x564e4557U
 	int64_t ns[USAGE_THREADS_MAX];
 };
 
 static void note_time(void *arg, unsigned slot, const struct usage_entry *e)
 {
-	struct newest *n = arg;
+	struct newest *n = FROM_VOID(struct newest, arg, NEWEST_MAGIC);
 
 	n->ns[slot] = MAX(n->ns[slot], e->mtime_ns);
 }
@@ -474,7 +480,7 @@ static bool in_trash(const struct meta_trash *t, size_t n, const char *what)
 static int drop_cache(struct gc *g, struct arena *a, const char *what, struct err *err)
 {
 	const char *dir = app_path(g->app, a, arena_printf(a, "cache/%s", what));
-	struct newest times = {0};
+	struct newest times = {.magic = NEWEST_MAGIC};
 	struct usage_total total = {0};
 	struct stat st;
 	int64_t used_ms = 0;
@@ -560,7 +566,11 @@ static const struct garbage {
 int maintenance_gc(struct app *app, struct maintenance_task *t, struct err *err)
 {
 	const struct maintenance_want *want = maintenance_want_of(t);
-	struct gc g = {.app = app, .t = t, .dry_run = want->dry_run, .age_s = want->min_age_s};
+	struct gc g = {.magic = GC_MAGIC,
+	               .app = app,
+	               .t = t,
+	               .dry_run = want->dry_run,
+	               .age_s = want->min_age_s};
 
 	for (size_t i = 0; i < COUNT(garbage); i++) {
 		maintenance_doing(t, "%s", garbage[i].name);
@@ -576,7 +586,7 @@ void maintenance_gc_due(struct app *app)
 	int64_t now = clock_mono_ms();
 
 	for (size_t i = 0; i < COUNT(garbage); i++) {
-		struct gc g = {.app = app, .age_s = garbage[i].age_s};
+		struct gc g = {.magic = GC_MAGIC, .app = app, .age_s = garbage[i].age_s};
 		char bytes[UNITS_CAP];
 		struct err err = {0};
 

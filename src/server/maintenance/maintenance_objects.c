@@ -18,6 +18,8 @@
 enum verdict { FINE, DAMAGED, UNREAD, TOLD };
 
 struct maintenance_objects {
+	unsigned magic;
+#define MAINTENANCE_OBJECTS_MAGIC 0x564d4149U
 	struct app *app;
 	struct maintenance_task *t;
 	struct blob_entry *x; /* as listed: in the order of their digests; ours */
@@ -34,7 +36,8 @@ struct maintenance_objects {
 
 static int note_object(void *arg, const struct blob_entry *x, struct err *err)
 {
-	struct maintenance_objects *o = arg;
+	struct maintenance_objects *o =
+		FROM_VOID(struct maintenance_objects, arg, MAINTENANCE_OBJECTS_MAGIC);
 
 	if (maintenance_go_on(o->t, err) < 0)
 		return -1;
@@ -55,6 +58,7 @@ int maintenance_list_objects(struct app *app, struct maintenance_task *t,
 	if (!weights_in_objects(app))
 		return 0;
 	o = xcalloc(1, sizeof(*o));
+	o->magic = MAINTENANCE_OBJECTS_MAGIC;
 	o->app = app;
 	o->t = t;
 	*out = o;
@@ -185,6 +189,8 @@ int maintenance_check_kept(struct maintenance_objects *o, const struct model_mir
 /* ---- what differs -------------------------------------------------------------------------- */
 
 struct affected { /* by one blob */
+	unsigned magic;
+#define AFFECTED_MAGIC 0x56414646U
 	struct maintenance_objects *o;
 	struct arena *a;
 	const struct blob_entry *blob;
@@ -213,7 +219,7 @@ static void note_naming(struct affected *f, const struct digest *name, const cha
 static int note_affected(void *arg, const struct blob_entry *x, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct affected *f = arg;
+	struct affected *f = FROM_VOID(struct affected, arg, AFFECTED_MAGIC);
 	struct manifest m;
 
 	if (maintenance_go_on(f->o->t, err) < 0)
@@ -349,6 +355,7 @@ static int set_aside(struct maintenance_objects *o, size_t i, bool unread, struc
 	bool marked = !unread && blob_going_begin(o->app->blobs, &x->d);
 	int r;
 
+	f->magic = AFFECTED_MAGIC;
 	f->o = o;
 	f->a = a;
 	f->blob = x;
@@ -383,7 +390,8 @@ static int settle(struct maintenance_objects *o, struct err *err)
 
 static int read_one(void *arg, size_t i, const atomic_bool *stop, struct err *err)
 {
-	struct maintenance_objects *o = arg;
+	struct maintenance_objects *o =
+		FROM_VOID(struct maintenance_objects, arg, MAINTENANCE_OBJECTS_MAGIC);
 	const struct blob_entry *x = &o->x[i];
 	char key[BLOB_KEY_CAP];
 	const struct maintenance_read rd = {o->app, o->t, key, x->size, stop};
@@ -415,7 +423,8 @@ static int read_one(void *arg, size_t i, const atomic_bool *stop, struct err *er
 
 static void tick(void *arg)
 {
-	struct maintenance_objects *o = arg;
+	struct maintenance_objects *o =
+		FROM_VOID(struct maintenance_objects, arg, MAINTENANCE_OBJECTS_MAGIC);
 	struct outage outage;
 	char why[OBJSTORE_WHY_MAX];
 	struct err err = {0};
@@ -437,7 +446,8 @@ static void tick(void *arg)
 static int read_manifest(void *arg, const struct blob_entry *x, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct maintenance_objects *o = arg;
+	struct maintenance_objects *o =
+		FROM_VOID(struct maintenance_objects, arg, MAINTENANCE_OBJECTS_MAGIC);
 	char key[BLOB_KEY_CAP];
 	const struct maintenance_read rd = {o->app, o->t, key, x->size, NULL};
 	char hex[HASH_HEX_CAP];

@@ -6,6 +6,8 @@
 #define FAILS_MAX 3 /* without a byte of it, by a store that answers */
 
 struct reading {
+	unsigned magic;
+#define READING_MAGIC 0x56524541U
 	const struct maintenance_read *rd;
 	struct hash *hash;
 	uint64_t n;
@@ -15,7 +17,7 @@ struct reading {
 
 static int sink(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct reading *r = arg;
+	struct reading *r = FROM_VOID(struct reading, arg, READING_MAGIC);
 
 	hash_add(r->hash, p, n);
 	r->n += n;
@@ -84,7 +86,7 @@ static int read_through(struct reading *r, struct err *err)
 int maintenance_read_object(const struct maintenance_read *rd, struct digest *got, uint64_t *n,
                             struct objstore_info *seen, struct err *err)
 {
-	struct reading r = {.rd = rd};
+	struct reading r = {.magic = READING_MAGIC, .rd = rd};
 	struct objstore_info info;
 	AUTO_FD int fd = -1;
 	int rc;

@@ -16,6 +16,8 @@ struct blob_size {
 };
 
 struct verify {
+	unsigned magic;
+#define VERIFY_MAGIC 0x56564552U
 	struct app *app;
 	struct maintenance_task *t;
 	struct blob_size *blob; /* all there were when it began; ours */
@@ -96,6 +98,8 @@ static int drop_tree(struct verify *v, struct arena *a, const struct digest *man
 }
 
 struct affected { /* by one blob */
+	unsigned magic;
+#define AFFECTED_MAGIC 0x56414645U
 	struct verify *v;
 	struct arena *a;
 	const struct digest *blob;
@@ -126,7 +130,7 @@ static int drop_one(void *arg, const struct blob_entry *x, struct err *err)
 {
 	const struct digest *name = &x->d;
 	AUTO_ARENA struct arena *a = arena_new();
-	struct affected *f = arg;
+	struct affected *f = FROM_VOID(struct affected, arg, AFFECTED_MAGIC);
 	const char *words = f->words;
 	char hex[HASH_HEX_CAP];
 
@@ -171,7 +175,7 @@ static int tell_one(void *arg, const struct blob_entry *entry, struct err *err)
 {
 	const struct digest *name = &entry->d;
 	AUTO_ARENA struct arena *a = arena_new();
-	struct affected *f = arg;
+	struct affected *f = FROM_VOID(struct affected, arg, AFFECTED_MAGIC);
 	const char *path = file_of(f, name, a, err), *source = NULL, *words, *why;
 	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
@@ -205,6 +209,7 @@ static int quarantine_blob(struct verify *v, const struct blob_size *b, struct e
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_MAP struct map *held = map_new(), *repos = map_new();
 	struct affected f = {
+		.magic = AFFECTED_MAGIC,
 		.v = v,
 		.a = a,
 		.blob = &b->d,
@@ -254,7 +259,7 @@ static int read_blob(struct verify *v, const struct blob_size *b, struct err *er
 
 static int note_blob(void *arg, const struct blob_entry *x, struct err *err UNUSED)
 {
-	struct verify *v = arg;
+	struct verify *v = FROM_VOID(struct verify, arg, VERIFY_MAGIC);
 
 	if (v->n == v->cap) {
 		v->cap = MAX(v->cap * 2, (size_t)256);
@@ -301,7 +306,7 @@ static int read_manifest(void *arg, const struct blob_entry *x, struct err *err)
 {
 	const struct digest *name = &x->d;
 	AUTO_ARENA struct arena *a = arena_new();
-	struct verify *v = arg;
+	struct verify *v = FROM_VOID(struct verify, arg, VERIFY_MAGIC);
 	struct manifest m;
 
 	if (maintenance_go_on(v->t, err) < 0)
@@ -381,7 +386,7 @@ static int check_mirrors(struct verify *v, struct err *err)
 
 static int note_copy(void *arg, const struct node_tree *t, struct err *err UNUSED)
 {
-	struct verify *v = arg;
+	struct verify *v = FROM_VOID(struct verify, arg, VERIFY_MAGIC);
 
 	if (t->copied == 0)
 		return 0; /* its files are the blobs */
@@ -466,7 +471,7 @@ static int read_all(struct verify *v, struct err *err)
 
 int maintenance_verify(struct app *app, struct maintenance_task *t, struct err *err)
 {
-	struct verify v = {.app = app, .t = t};
+	struct verify v = {.magic = VERIFY_MAGIC, .app = app, .t = t};
 	int r = read_all(&v, err);
 
 	free(v.blob);

@@ -14,6 +14,8 @@
 #define SHOW_FILE_MS 10000 /* elsewhere */
 
 struct shown {
+	unsigned magic;
+#define SHOWN_MAGIC 0x5653484fU
 	bool terminal;
 	int64_t due_ms, since_ms;
 	uint64_t first; /* rows that were there when this phase began */
@@ -23,13 +25,13 @@ struct shown {
 static void show(void *arg, enum move_phase phase, uint64_t rows, uint64_t total)
 {
 	static const char *const words[] = {[MOVE_COPY] = "copied", [MOVE_COMPARE] = "compared"};
-	struct shown *s = arg;
+	struct shown *s = FROM_VOID(struct shown, arg, SHOWN_MAGIC);
 	int64_t now = clock_mono_ms();
 	char done[UNITS_CAP], all[UNITS_CAP], rate[UNITS_CAP], left[UNITS_CAP];
 	double per_s;
 
 	if (s->since_ms == 0 || phase != s->phase)
-		*s = (struct shown){s->terminal, now, now, rows, phase};
+		*s = (struct shown){SHOWN_MAGIC, s->terminal, now, now, rows, phase};
 	if (now < s->due_ms && rows < total)
 		return;
 	s->due_ms = now + (s->terminal ? SHOW_MS : SHOW_FILE_MS);
@@ -77,7 +79,7 @@ static int check_ends(struct arena *a, const char *from, const char *to, struct 
 int server_move(struct arena *a, const struct settings *set, struct err *err)
 {
 	const struct conf_list *ends = &set->move_database;
-	struct shown shown = {.terminal = isatty(2) == 1};
+	struct shown shown = {.magic = SHOWN_MAGIC, .terminal = isatty(2) == 1};
 	struct move_options o = {.progress = show, .arg = &shown};
 	char count[UNITS_CAP];
 	uint64_t rows = 0;

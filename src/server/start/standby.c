@@ -9,6 +9,8 @@
 _Static_assert(LEAD_UNHEARD_MS < STANDBY_STILL_MS, "a leader that is cut off says so in time");
 
 struct standby {
+	unsigned magic;
+#define STANDBY_MAGIC 0x56535441U
 	struct app *app;
 	struct meta *watch; /* NULL: the database was not reached yet */
 	bool fits;          /* the key and the objects were looked at */
@@ -25,7 +27,7 @@ struct standby {
 
 static void show(void *of, struct standby_view *out)
 {
-	struct standby *s = of;
+	struct standby *s = FROM_VOID(struct standby, of, STANDBY_MAGIC);
 
 	lock_take(&s->lock);
 	*out = s->view;
@@ -217,7 +219,7 @@ static void listen_no_more(struct standby *s, struct httpd *h, bool leads)
 
 int standby_wait(struct app *app, const sigset_t *signals, bool *leads, struct err *err)
 {
-	struct standby s = {.app = app};
+	struct standby s = {.magic = STANDBY_MAGIC, .app = app};
 	struct httpd *h = NULL;
 	int r;
 
