@@ -374,7 +374,7 @@ static int run_role(const struct cli_role *role, int argc, char **argv)
 int cli_main(int argc, char **argv, const struct cli_role *roles, size_t n_roles)
 {
 	static char version[] = "version";
-	struct cli c = {0};
+	struct cli c = {.magic = CLI_MAGIC};
 	struct err err = {0};
 	int r;
 

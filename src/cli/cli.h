@@ -55,6 +55,8 @@ extern const struct alias aliases[];
 extern const size_t n_aliases;
 
 struct cli {
+	unsigned magic;
+#define CLI_MAGIC 0x4c434c49U
 	struct arena *arena;
 	const struct command *command;
 	const char *arg[CLI_ARGS_MAX];

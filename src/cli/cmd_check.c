@@ -22,6 +22,8 @@ struct found {
 };
 
 struct walk {
+	unsigned magic;
+#define WALK_MAGIC 0x4c57414cU
 	struct cli *c;
 	struct found *file;
 	size_t n, cap;
@@ -179,7 +181,7 @@ static char *base_of(struct cli *c, const char *path)
 
 static int add_beside(void *arg, int dirfd, const char *name, struct err *err)
 {
-	struct walk *w = arg;
+	struct walk *w = FROM_VOID(struct walk, arg, WALK_MAGIC);
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, 0) < 0 || !S_ISREG(st.st_mode) ||
@@ -213,7 +215,7 @@ static struct set_file *set_files(struct arena *a, const struct found *f, size_t
 /* The names of --like. */
 static int like(struct cli *c, struct set_query *q, struct err *err)
 {
-	struct walk w = {.c = c};
+	struct walk w = {.magic = WALK_MAGIC, .c = c};
 	const char *dir = opt_text(c, "like", NULL);
 	const char **names = NULL;
 	int r = 0;
@@ -375,7 +377,8 @@ static int report(struct cli *c, struct walk *w, const char *what, const struct 
 
 int cmd_checkpoints_check(struct cli *c, struct err *err)
 {
-	struct walk w = {.c = c, .all = opt_flag(c, "all")}, beside = {.c = c};
+	struct walk w = {.magic = WALK_MAGIC, .c = c, .all = opt_flag(c, "all")},
+		    beside = {.magic = WALK_MAGIC, .c = c};
 	const char *what = c->n_arg > 0 ? c->arg[0] : ".";
 	bool whole = true;
 	int r;

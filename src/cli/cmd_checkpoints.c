@@ -269,6 +269,8 @@ int cmd_checkpoints_show(struct cli *c, struct err *err)
 }
 
 struct pull {
+	unsigned magic;
+#define PULL_MAGIC 0x4c50554cU
 	int root;
 	const char
 		*part; /* a file until it is whole; what the server names is in folders beside it */
@@ -280,6 +282,8 @@ struct pull {
 };
 
 struct sink {
+	unsigned magic;
+#define SINK_MAGIC 0x4c53494eU
 	int fd;
 	struct hash *hash;
 	struct pull *pull;
@@ -288,7 +292,7 @@ struct sink {
 
 static int sink_file(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct sink *s = arg;
+	struct sink *s = FROM_VOID(struct sink, arg, SINK_MAGIC);
 	char done[UNITS_CAP], total[UNITS_CAP];
 
 	hash_add(s->hash, p, n);
@@ -305,7 +309,7 @@ static int fetch_file(struct cli *c, const struct doc *file, struct pull *p, con
 	AUTO_FD int fd = fs_open_beneath(p->root, temp, O_WRONLY | O_CREAT | O_TRUNC, 0644, err);
 	AUTO_HASH struct hash *h = hash_new(HASH_SHA256);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct sink s = {.fd = fd, .hash = h, .pull = p, .c = c};
+	struct sink s = {.magic = SINK_MAGIC, .fd = fd, .hash = h, .pull = p, .c = c};
 	struct http_call call = {.method = HTTP_GET,
 	                         .url = doc_cstr(doc_get(file, "url"), ""),
 	                         .sink = sink_file,
@@ -377,7 +381,7 @@ static void leave_out(struct cli *c, struct pull *p, struct str name)
 
 static int list_name(struct cli *c, const struct doc *file, void *arg, struct err *err)
 {
-	struct pull *p = arg;
+	struct pull *p = FROM_VOID(struct pull, arg, PULL_MAGIC);
 	const char *name = doc_cstr(doc_get(file, "relative_file_name"), "");
 	const char *path = path_of(c, file);
 
@@ -398,6 +402,8 @@ static int list_name(struct cli *c, const struct doc *file, void *arg, struct er
 }
 
 struct parents {
+	unsigned magic;
+#define PARENTS_MAGIC 0x4c504152U
 	struct map *names;
 	const char *file; /* found to be a folder too */
 	struct arena *arena;
@@ -405,7 +411,7 @@ struct parents {
 
 static void check_parents(struct str path, void *value UNUSED, void *arg)
 {
-	struct parents *p = arg;
+	struct parents *p = FROM_VOID(struct parents, arg, PARENTS_MAGIC);
 
 	for (size_t i = 0; i < path.n; i++)
 		if (path.p[i] == '/' && map_get(p->names, str_n(path.p, i)) != NULL)
@@ -416,7 +422,7 @@ static void check_parents(struct str path, void *value UNUSED, void *arg)
 static int check_names(struct cli *c, const struct doc *job, struct pull *p, struct err *err)
 {
 	AUTO_MAP struct map *names = map_new();
-	struct parents parents = {.names = names, .arena = c->arena};
+	struct parents parents = {.magic = PARENTS_MAGIC, .names = names, .arena = c->arena};
 
 	p->names = names;
 	if (each_file(c, job, p->checkpoint, list_name, p, err) < 0)
@@ -430,7 +436,7 @@ static int check_names(struct cli *c, const struct doc *job, struct pull *p, str
 
 static int pull_file(struct cli *c, const struct doc *file, void *arg, struct err *err)
 {
-	struct pull *p = arg;
+	struct pull *p = FROM_VOID(struct pull, arg, PULL_MAGIC);
 	const char *name = doc_cstr(doc_get(file, "relative_file_name"), "");
 	struct retry r = RETRY_INIT(PULL_TRIES);
 	char *path = path_of(c, file), *slash;
@@ -503,7 +509,7 @@ int cmd_checkpoints_pull(struct cli *c, struct err *err)
 {
 	const struct doc *job, *ck;
 	const char *dir = c->n_arg > 1 ? c->arg[1] : PULL_DIR;
-	struct pull p = {.include = opt_text(c, "include", NULL)};
+	struct pull p = {.magic = PULL_MAGIC, .include = opt_text(c, "include", NULL)};
 	AUTO_FD int root = -1;
 	char text[UNITS_CAP];
 

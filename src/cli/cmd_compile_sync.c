@@ -461,6 +461,8 @@ int cmd_compile_cache_push(struct cli *c, struct err *err)
 /* ---- pull ----------------------------------------------------------------------------------- */
 
 struct pull {
+	unsigned magic;
+#define PULL_MAGIC 0x4c504c4cU
 	struct cli *c;
 	const char *id, *temp;
 	struct hubrepo_tree tree;
@@ -470,7 +472,7 @@ struct pull {
 
 static void moved(void *arg, size_t n)
 {
-	struct pull *p = arg;
+	struct pull *p = FROM_VOID(struct pull, arg, PULL_MAGIC);
 	char size[UNITS_CAP];
 
 	p->done += n;
@@ -597,7 +599,7 @@ static int pull_place(struct pull *p, struct tally *t, struct err *err)
 
 int cmd_compile_cache_pull(struct cli *c, struct err *err)
 {
-	struct pull p = {.c = c};
+	struct pull p = {.magic = PULL_MAGIC, .c = c};
 	struct tally t[COMPILE_KIND_COUNT];
 	struct hubrepo_commit_info *commit;
 	const char *device;

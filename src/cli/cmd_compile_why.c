@@ -8,6 +8,8 @@
 #define ROWS_MAX ((size_t)64 << 20)
 
 struct asked {
+	unsigned magic;
+#define ASKED_MAGIC 0x4c41534bU
 	struct cli *c;
 	const char *id, *before; /* a commit; NULL: nothing was there */
 };
@@ -33,7 +35,7 @@ static void paths_add(struct cli *c, struct paths *p, const char *path)
 
 static struct str read_small(void *arg, const char *path, bool stored)
 {
-	struct asked *q = arg;
+	struct asked *q = FROM_VOID(struct asked, arg, ASKED_MAGIC);
 	struct str text = {0};
 	struct err err = {0};
 
@@ -175,7 +177,7 @@ static int repo_of_job(struct cli *c, const struct doc *job, const char **word, 
 int cmd_compile_cache_why(struct cli *c, struct err *err)
 {
 	const char *word = opt_text(c, "repo", NULL), *id;
-	struct asked q = {.c = c};
+	struct asked q = {.magic = ASKED_MAGIC, .c = c};
 	struct compile_miss *miss;
 	struct paths made = {0}, stored = {0};
 	struct compile_why w = {.arena = c->arena, .read = read_small, .arg = &q};

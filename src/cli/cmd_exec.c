@@ -213,7 +213,7 @@ static int run(struct session *s, const struct doc *job, struct err *err)
 int cmd_exec(struct cli *c, struct err *err)
 {
 	bool typed = isatty(0) == 1;
-	struct session s = {.c = c, .signal_fd = -1, .wake_fd = -1};
+	struct session s = {.magic = SESSION_MAGIC, .c = c, .signal_fd = -1, .wake_fd = -1};
 	const struct doc *job;
 	int r = -1;
 

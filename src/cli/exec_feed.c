@@ -148,7 +148,7 @@ static int64_t wait_ms(const struct feed *f, int64_t now)
 
 static void *feed(void *arg)
 {
-	struct session *s = arg;
+	struct session *s = FROM_VOID(struct session, arg, SESSION_MAGIC);
 	struct feed f = {.s = s, .pending = BUF_INIT(2 * CHUNK)};
 	bool on = true;
 

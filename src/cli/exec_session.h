@@ -20,6 +20,8 @@ enum session_end {
 };
 
 struct session {
+	unsigned magic;
+#define SESSION_MAGIC 0x4c534553U
 	struct cli *c;
 	const char *path; /* of the command in the API */
 	bool input, tty;

@@ -128,6 +128,8 @@ bool hubrepo_is_missing(const struct err *err)
 /* ---- what there is -------------------------------------------------------------------------- */
 
 struct gathered {
+	unsigned magic;
+#define GATHERED_MAGIC 0x4c474154U
 	struct cli *c;
 	void *list;
 	size_t n, cap;
@@ -149,7 +151,7 @@ static void *grow(struct gathered *g, size_t each)
 
 static int take_item(void *arg, const struct doc *d, struct err *err)
 {
-	struct gathered *g = arg;
+	struct gathered *g = FROM_VOID(struct gathered, arg, GATHERED_MAGIC);
 	const struct doc *lfs = doc_get(d, "lfs");
 	struct hubrepo_item item = {
 		.path = doc_cstr(doc_get(d, "path"), ""),
@@ -174,7 +176,7 @@ static int by_path(const void *a, const void *b)
 int hubrepo_tree(struct cli *c, const char *id, const char *rev, bool recursive,
                  struct hubrepo_tree *out, struct err *err)
 {
-	struct gathered g = {.c = c};
+	struct gathered g = {.magic = GATHERED_MAGIC, .c = c};
 	const char *url;
 
 	if (remote_login(c, err) < 0)
@@ -199,7 +201,7 @@ const struct hubrepo_item *hubrepo_find(const struct hubrepo_tree *t, const char
 
 static int take_commit(void *arg, const struct doc *d, struct err *err)
 {
-	struct gathered *g = arg;
+	struct gathered *g = FROM_VOID(struct gathered, arg, GATHERED_MAGIC);
 	struct hubrepo_commit_info k = {.id = doc_cstr(doc_get(d, "id"), ""),
 	                                .title = doc_cstr(doc_get(d, "title"), ""),
 	                                .date = doc_cstr(doc_get(d, "date"), "")};
@@ -213,7 +215,7 @@ static int take_commit(void *arg, const struct doc *d, struct err *err)
 int hubrepo_commits(struct cli *c, const char *id, struct hubrepo_commit_info **out, size_t *n,
                     struct err *err)
 {
-	struct gathered g = {.c = c};
+	struct gathered g = {.magic = GATHERED_MAGIC, .c = c};
 
 	if (remote_login(c, err) < 0 ||
 	    each_item(c, api(c, id, "/commits/main"), take_commit, &g, err) < 0)
@@ -254,6 +256,8 @@ int hubrepo_text(struct cli *c, const char *id, const char *rev, const char *pat
 }
 
 struct fetch {
+	unsigned magic;
+#define FETCH_MAGIC 0x4c464554U
 	int fd;
 	struct hash *hash;
 	const struct hubrepo_item *f;
@@ -264,7 +268,7 @@ struct fetch {
 
 static int fetch_begin(void *arg, struct err *err)
 {
-	struct fetch *x = arg;
+	struct fetch *x = FROM_VOID(struct fetch, arg, FETCH_MAGIC);
 
 	hash_free(x->hash);
 	x->hash = x->f->lfs ? hash_new(HASH_SHA256) : hub_blob_begin(x->f->size);
@@ -276,7 +280,7 @@ static int fetch_begin(void *arg, struct err *err)
 
 static int fetch_piece(void *arg, const void *p, size_t n, struct err *err)
 {
-	struct fetch *x = arg;
+	struct fetch *x = FROM_VOID(struct fetch, arg, FETCH_MAGIC);
 
 	hash_add(x->hash, p, n);
 	x->got += n;
@@ -313,7 +317,7 @@ int hubrepo_fetch(struct cli *c, const char *id, const char *rev, const struct h
                   int fd, void (*moved)(void *arg, size_t bytes), void *arg, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct fetch x = {.fd = fd, .f = f, .moved = moved, .arg = arg};
+	struct fetch x = {.magic = FETCH_MAGIC, .fd = fd, .f = f, .moved = moved, .arg = arg};
 	struct http_call call = {.method = HTTP_GET,
 	                         .sink = fetch_piece,
 	                         .arg = &x,
@@ -408,7 +412,8 @@ int hubrepo_commit_delete(struct hubrepo_commit *k, const char *path, bool folde
 
 static void show_sent(void *arg, uint64_t sent, uint64_t received UNUSED)
 {
-	const struct hubrepo_commit *k = arg;
+	const struct hubrepo_commit *k =
+		FROM_VOID(struct hubrepo_commit, arg, HUBREPO_COMMIT_MAGIC);
 	off_t all = lseek(k->fd, 0, SEEK_END);
 
 	out_progress(k->c, "committing %s, %d%%", out_count(k->c, k->files, "file"),

@@ -50,6 +50,8 @@ bool hubrepo_is_missing(const struct err *err);
 
 /* A commit: begun, filled, sent or dropped. What it has is kept in a file until then. */
 struct hubrepo_commit {
+	unsigned magic;
+#define HUBREPO_COMMIT_MAGIC 0x4c485542U
 	struct cli *c;
 	int fd;
 	struct buf out;
@@ -59,7 +61,7 @@ struct hubrepo_commit {
 };
 #define HUBREPO_COMMIT_INIT                                                                        \
 	{                                                                                          \
-		.fd = -1, .out = BUF_INIT((size_t)1 << 20)                                         \
+		.magic = HUBREPO_COMMIT_MAGIC, .fd = -1, .out = BUF_INIT((size_t)1 << 20)          \
 	}
 int hubrepo_commit_begin(struct hubrepo_commit *k, struct cli *c, const char *title,
                          const char *message, bool add_only, struct err *err) MUST_CHECK;

@@ -23,6 +23,8 @@
 static const char *const server_files[] = {"master.key", "stoker.db"};
 
 struct packing {
+	unsigned magic;
+#define PACKING_MAGIC 0x4c504143U
 	struct cli *c;
 	struct ignores *ignores;
 	struct pack *out;
@@ -120,7 +122,7 @@ static void note_left(struct packing *p, const char *path, bool is_dir, const ch
 
 static bool skip(const char *path, bool is_dir, void *arg)
 {
-	struct packing *p = arg;
+	struct packing *p = FROM_VOID(struct packing, arg, PACKING_MAGIC);
 	const char *by = ignores_by(p->ignores, path, is_dir);
 	struct stat st;
 	int part;
@@ -150,7 +152,7 @@ static bool skip(const char *path, bool is_dir, void *arg)
 
 static void note_link(const char *path, const char *target, void *arg)
 {
-	struct packing *p = arg;
+	struct packing *p = FROM_VOID(struct packing, arg, PACKING_MAGIC);
 	size_t n = 0;
 
 	while (n < PACK_LINKS_SHOWN && p->out->link[n] != NULL)
@@ -163,7 +165,7 @@ static void note_link(const char *path, const char *target, void *arg)
 
 static void note_special(const char *path, void *arg)
 {
-	struct packing *p = arg;
+	struct packing *p = FROM_VOID(struct packing, arg, PACKING_MAGIC);
 	size_t n = 0;
 
 	while (n < PACK_SPECIALS_SHOWN && p->out->special[n] != NULL)
@@ -235,7 +237,7 @@ int pack_folder(struct cli *c, const char *root, const struct git *git, bool use
 {
 	AUTO_FD int dir = fs_open_dir(root, err);
 	AUTO_IGNORES struct ignores *ignores = NULL;
-	struct packing p = {.c = c, .out = out, .root = dir};
+	struct packing p = {.magic = PACKING_MAGIC, .c = c, .out = out, .root = dir};
 
 	*out = (struct pack){.largest = ARENA_ARRAY(c->arena, struct tar_large, TAR_LARGEST)};
 	if (dir < 0)

@@ -5,6 +5,8 @@
 #include "core/pyreq.h"
 
 struct folder {
+	unsigned magic;
+#define FOLDER_MAGIC 0x4c464f4cU
 	int fd;
 	const struct pack *code; /* NULL: not packed yet */
 };
@@ -26,7 +28,7 @@ static const char *left_by(const struct pack *code, const char *path)
 
 static int read_below(void *arg, const char *path, struct buf *out, struct err *err)
 {
-	const struct folder *f = arg;
+	const struct folder *f = FROM_VOID(struct folder, arg, FOLDER_MAGIC);
 	const char *by = left_by(f->code, path);
 	struct stat st;
 
@@ -63,7 +65,7 @@ int push_python_check(const struct job_spec *spec, const char *root, const struc
 	AUTO_ARENA struct arena *a = arena_new();
 	struct pyreq *q = arena_alloc(a, sizeof(*q));
 	AUTO_FD int dir = -1;
-	struct folder folder = {.code = code};
+	struct folder folder = {.magic = FOLDER_MAGIC, .code = code};
 	struct pyreq_from from = {.file = spec->python.file,
 	                          .line = spec->python.line,
 	                          .n = spec->python.n_lines,

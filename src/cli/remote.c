@@ -75,7 +75,7 @@ static int read_login(struct cli *c, struct err *err)
 /* Over plain HTTP the server proves that it knows our token before it is sent. */
 static int greet(void *arg, int fd, struct err *err)
 {
-	struct cli *c = arg;
+	struct cli *c = FROM_VOID(struct cli, arg, CLI_MAGIC);
 	struct proof p = {.host = c->host,
 	                  .target = c->proof,
 	                  .token = str_of(c->token),
@@ -309,6 +309,8 @@ void remote_go_around(struct cli *c, struct err *err)
 }
 
 struct waiting {
+	unsigned magic;
+#define WAITING_MAGIC 0x4c574149U
 	struct cli *c;
 	int64_t since_ms;
 	bool shown;
@@ -316,7 +318,7 @@ struct waiting {
 
 static void show_waiting(void *arg, uint64_t sent UNUSED, uint64_t received UNUSED)
 {
-	struct waiting *w = arg;
+	struct waiting *w = FROM_VOID(struct waiting, arg, WAITING_MAGIC);
 	int64_t ms = clock_mono_ms() - w->since_ms;
 
 	if (ms < WAIT_SHOWN_MS)
@@ -329,7 +331,7 @@ int remote_call(struct cli *c, enum http_method method, const char *path, const 
                 const struct doc **out, struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct waiting waiting = {.c = c, .since_ms = clock_mono_ms()};
+	struct waiting waiting = {.magic = WAITING_MAGIC, .c = c, .since_ms = clock_mono_ms()};
 	char *auth;
 	int r;
 	struct http_header headers[2];

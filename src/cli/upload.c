@@ -14,9 +14,10 @@
 
 static void show_sent(void *arg, uint64_t bytes, uint64_t received UNUSED)
 {
+	struct cli *c = FROM_VOID(struct cli, arg, CLI_MAGIC);
 	char text[UNITS_CAP];
 
-	out_progress(arg, "uploading %s", units_show_bytes(bytes, text));
+	out_progress(c, "uploading %s", units_show_bytes(bytes, text));
 }
 
 /* One PUT of the file to where `call` says. */
