@@ -28,6 +28,7 @@ static void hand_over(struct httpd *h, enum listener via, int fd, const struct s
 {
 	struct conn *c;
 
+	assert(fd >= 0 && via < LISTENER_COUNT);
 	if (!conns_admit(h, sa)) {
 		(void)close(fd);
 		return;
@@ -113,6 +114,7 @@ int accept_start(struct httpd *h, struct err *err)
 	struct accept *a = &h->accept;
 	int r;
 
+	assert(!a->running && a->wake_fd < 0 && !atomic_load(&a->stop));
 	for (int i = 0; i < LISTENER_COUNT; i++) {
 		int flags = a->fd[i] < 0 ? 0 : fcntl(a->fd[i], F_GETFL);
 
@@ -136,6 +138,7 @@ void accept_stop(struct httpd *h)
 
 	if (a->running) {
 		atomic_store(&a->stop, true);
+		assert(a->wake_fd >= 0);
 		accept_prod(h);
 		(void)pthread_join(a->thread, NULL);
 		a->running = false;

@@ -36,6 +36,27 @@ struct conn {
 	LIST_ENTRY(conn) in;
 };
 
+/* What is true of a listener's connections whenever the lock is free. */
+static void conns_check(const struct httpd *h, enum listener via)
+{
+	const struct conns *all = &h->conns;
+
+	assert(via < LISTENER_COUNT && lock_is_mine(&all->lock));
+	assert(all->begun[via] <= all->taken[via] && all->taken[via] <= h->o.connections_max);
+	assert(all->taken[via] == 0 || !LIST_EMPTY(&all->list));
+}
+
+/* And of one of them. */
+static void conn_check(const struct httpd *h, const struct conn *c)
+{
+	assert(c->magic == CONN_MAGIC && c->fd >= 0);
+	conns_check(h, c->via);
+	assert(h->conns.taken[c->via] > 0);
+	assert(c->begun || (c->owes == OWES_NOTHING && !c->served && !c->cut));
+	assert(!c->begun || h->conns.begun[c->via] > 0);
+	assert(c->paid < BODY_RATE_MIN);
+}
+
 /* False for those that are not counted. */
 static bool peer_of(const struct sockaddr *sa, uint8_t peer[9])
 {
@@ -86,6 +107,7 @@ bool conns_admit(struct httpd *h, const struct sockaddr *sa)
 /* Its thread of libmicrohttpd sees the end of the connection, and closes it. */
 static void cut(struct conn *c)
 {
+	assert(c->begun && !c->cut); /* else its descriptor may be another one's */
 	c->cut = true;
 	(void)shutdown(c->fd, SHUT_RDWR);
 }
@@ -122,9 +144,12 @@ static void drop(struct httpd *h, struct conn *c)
 	struct conns *all = &h->conns;
 	bool was_full = all->taken[c->via] >= h->o.connections_max;
 
+	conn_check(h, c);
 	LIST_REMOVE(c, in);
 	all->taken[c->via]--;
 	all->begun[c->via] -= c->begun ? 1 : 0;
+	conns_check(h, c->via);
+	c->magic = 0;
 	free(c);
 	if (was_full)
 		accept_prod(h);
@@ -155,6 +180,7 @@ struct conn *conns_take(struct httpd *h, enum listener via, int fd, const struct
 		drop(h, stale);
 	LIST_INSERT_HEAD(&all->list, c, in);
 	all->taken[via]++;
+	conn_check(h, c);
 	lock_give(&all->lock);
 	return c;
 }
@@ -167,12 +193,14 @@ struct conn *conns_begin(struct httpd *h, int fd)
 	lock_take(&all->lock);
 	c = find(all, fd);
 	assert(c != NULL && !c->begun);
+	conn_check(h, c);
 	if (all->begun[c->via] >= h->o.connections_max - h->o.connections_max / CONNS_SPARE)
 		make_room(all, c->via);
 	c->begun = true;
 	c->since_ms = clock_mono_ms();
 	c->owes = OWES_HEAD;
 	all->begun[c->via]++;
+	conn_check(h, c);
 	lock_give(&all->lock);
 	return c;
 }
@@ -195,18 +223,22 @@ void conns_free(struct httpd *h)
 void conns_head(struct httpd *h, struct conn *c, bool has_come)
 {
 	lock_take(&h->conns.lock);
+	conn_check(h, c);
 	c->owes = has_come ? OWES_NOTHING : OWES_HEAD;
 	c->served = c->served || has_come;
 	c->since_ms = clock_mono_ms();
+	conn_check(h, c);
 	lock_give(&h->conns.lock);
 }
 
 void conns_body(struct httpd *h, struct conn *c, bool begins)
 {
 	lock_take(&h->conns.lock);
+	conn_check(h, c);
 	c->owes = begins ? OWES_BODY : OWES_NOTHING;
 	c->since_ms = clock_mono_ms();
 	c->paid = 0;
+	conn_check(h, c);
 	lock_give(&h->conns.lock);
 }
 
@@ -215,9 +247,11 @@ void conns_paid(struct httpd *h, struct conn *c, size_t n)
 	int64_t now = clock_mono_ms();
 
 	lock_take(&h->conns.lock);
+	conn_check(h, c);
 	c->paid += (uint64_t)n * 1000;
 	c->since_ms = MIN(now, c->since_ms + (int64_t)(c->paid / BODY_RATE_MIN));
 	c->paid %= BODY_RATE_MIN;
+	conn_check(h, c);
 	lock_give(&h->conns.lock);
 }
 

@@ -49,6 +49,7 @@ static void park_check(const struct park *p)
 
 static void link_in(struct park *p, struct exchange *x)
 {
+	assert(x->held && x->magic == EXCHANGE_MAGIC && x != p->list);
 	x->parked_prev = NULL;
 	x->parked_next = p->list;
 	if (p->list != NULL)
@@ -59,14 +60,15 @@ static void link_in(struct park *p, struct exchange *x)
 
 static void unlink_it(struct park *p, struct exchange *x)
 {
+	assert(p->n > 0 && (x->parked_prev != NULL || p->list == x));
 	if (x->parked_prev != NULL)
 		x->parked_prev->parked_next = x->parked_next;
 	else
 		p->list = x->parked_next;
 	if (x->parked_next != NULL)
 		x->parked_next->parked_prev = x->parked_prev;
-	assert(p->n > 0);
 	p->n--;
+	park_check(p);
 }
 
 /* Half of the queue is left to new requests, however many followers one line of a log wakes. */
@@ -149,6 +151,7 @@ void httpd_notify(struct httpd *h, uint64_t channel)
 	}
 	if (late)
 		event_set(p->wake_fd);
+	park_check(p);
 	lock_give(&p->lock);
 }
 
@@ -224,7 +227,9 @@ void park_linger(struct httpd *h, int fd)
 {
 	struct park *p = &h->park;
 
+	assert(fd >= 0);
 	lock_take(&p->lock);
+	park_check(p);
 	if (p->n_linger < LINGER_MAX && !p->stop) {
 		p->linger[p->n_linger].fd = fd;
 		p->linger[p->n_linger].until_ms = clock_mono_ms() + LINGER_MS;
@@ -233,6 +238,7 @@ void park_linger(struct httpd *h, int fd)
 		fd = -1;
 		event_set(p->wake_fd);
 	}
+	park_check(p);
 	lock_give(&p->lock);
 	if (fd >= 0)
 		(void)close(fd);
@@ -302,6 +308,7 @@ void park_close(struct httpd *h)
 	struct park *p = &h->park;
 
 	lock_take(&p->lock);
+	park_check(p);
 	p->closed = true;
 	for (struct exchange *x = p->list; x != NULL; x = x->parked_next)
 		wake(x, true);
@@ -314,6 +321,7 @@ void park_cut(struct httpd *h)
 	struct park *p = &h->park;
 
 	lock_take(&p->lock);
+	park_check(p);
 	while (p->list != NULL) {
 		struct exchange *x = p->list;
 

@@ -27,6 +27,19 @@ struct stream {
 	bool filling, failed;
 };
 
+/* What is true of an exchange's stream whenever x->lock is free, once its reply has begun. */
+static void stream_check(const struct exchange *x)
+{
+	const struct stream *s = x->stream;
+
+	assert(s != NULL && lock_is_mine(&x->lock) && x->reply.streamed);
+	assert(s->now < COUNT(s->piece) && s->sent <= s->n[s->now]);
+	for (unsigned i = 0; i < COUNT(s->piece); i++)
+		assert(s->n[i] <= STREAM_PIECE && (s->n[i] == 0 || s->piece[i] != NULL));
+	/* Who fills the other piece holds the exchange, and stops at the first failure. */
+	assert(!s->filling || (x->held && !s->failed && s->left > 0 && s->n[1 - s->now] == 0));
+}
+
 static size_t next_size(const struct stream *s, size_t most)
 {
 	uint64_t n = MIN(s->left, (uint64_t)most);
@@ -41,6 +54,7 @@ static int fill(struct exchange *x, unsigned i, size_t n, struct err *err)
 {
 	struct stream *s = x->stream;
 
+	assert(i < COUNT(s->piece) && n > 0 && n <= STREAM_PIECE && n <= s->left);
 	if (s->piece[i] == NULL)
 		s->piece[i] = xmalloc(STREAM_PIECE);
 	return s->from.read(s->from.arg, s->at, s->piece[i], n, &x->left, err);
@@ -48,6 +62,7 @@ static int fill(struct exchange *x, unsigned i, size_t n, struct err *err)
 
 static void filled(struct stream *s, unsigned i, size_t n)
 {
+	assert(s->n[i] == 0 && n <= s->left);
 	s->n[i] = n;
 	s->at += n;
 	s->left -= n;
@@ -64,11 +79,13 @@ static void fill_next(void *arg)
 
 	lock_take(&x->lock);
 	assert(s->filling && x->done); /* the reply is on its way, and nobody else fills */
+	stream_check(x);
 	s->filling = false;
 	if (r == 0)
 		filled(s, i, n);
 	else
 		s->failed = true;
+	stream_check(x);
 	if (r < 0 && !atomic_load(&x->left))
 		log_warn("http: request=%s cut short: %s", x->rq.id, err.msg);
 	atomic_store(&x->starved, false);
@@ -103,6 +120,7 @@ size_t stream_take(struct exchange *x, char *to, size_t max, bool *failed)
 	size_t n;
 
 	assert(s != NULL); /* nobody asks for the body of a HEAD */
+	stream_check(x);
 	if (s->sent == s->n[s->now] && s->n[1 - s->now] > 0) {
 		s->n[s->now] = s->sent = 0;
 		s->now = 1 - s->now;
@@ -112,6 +130,7 @@ size_t stream_take(struct exchange *x, char *to, size_t max, bool *failed)
 	if (n > 0)
 		memcpy(to, s->piece[s->now] + s->sent, n);
 	s->sent += n;
+	stream_check(x);
 	*failed = n == 0 && !s->filling;
 	return n;
 }

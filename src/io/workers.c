@@ -34,13 +34,16 @@ struct workers {
 
 static void workers_check(const struct workers *w)
 {
+	assert(w->magic == WORKERS_MAGIC && lock_is_mine(&w->lock));
 	assert(w->n <= w->cap);
 	assert(w->head < w->cap);
+	assert(w->n_begun <= w->n_threads && w->spare < w->n_threads);
 	assert(w->n_owned <= w->n && w->n_busy <= w->n_threads);
 }
 
 static struct task *task_at(const struct workers *w, unsigned i)
 {
+	assert(i < w->cap);
 	return &w->queue[(w->head + i) % w->cap];
 }
 
@@ -91,6 +94,7 @@ static bool take(struct workers *w, struct task *out)
 	w->head = (w->head + 1) % w->cap;
 	w->n--;
 	w->n_owned -= out->owner.id != 0;
+	assert(out->fn != NULL);
 	return true;
 }
 
@@ -119,6 +123,8 @@ static void *work(void *arg)
 		lock_give(&w->lock);
 		t.fn(t.arg);
 		lock_take(&w->lock);
+		workers_check(w);
+		assert(w->n_busy > 0); /* whose it is may have changed: workers_own() */
 		w->owners[me] = (struct workers_owner){0};
 		w->n_busy--;
 		if (w->n_owned > 0 || w->stop)
@@ -149,6 +155,7 @@ struct workers *workers_new(unsigned threads, unsigned queue_max, const char *na
 void workers_spare(struct workers *w, unsigned threads)
 {
 	lock_take(&w->lock);
+	workers_check(w);
 	assert(w->n == 0);
 	w->spare = MIN(threads, w->n_threads - 1); /* else those of owners would never run */
 	lock_give(&w->lock);
@@ -174,7 +181,8 @@ int workers_submit_for(struct workers *w, struct workers_owner owner, void (*fn)
 	bool full;
 
 	lock_take(&w->lock);
-	assert(!w->stop);
+	workers_check(w);
+	assert(!w->stop && fn != NULL);
 	full = w->n == w->cap;
 	if (!full) {
 		*task_at(w, w->n) = (struct task){fn, arg, owner};
@@ -211,12 +219,13 @@ void workers_stop(struct workers *w)
 	if (w == NULL)
 		return;
 	lock_take(&w->lock);
+	workers_check(w);
 	w->stop = true;
 	cond_broadcast(&w->some);
 	lock_give(&w->lock);
 	for (unsigned i = 0; i < w->n_threads; i++)
 		(void)pthread_join(w->threads[i], NULL);
-	assert(w->n == 0);
+	assert(w->n == 0 && w->n_owned == 0 && w->n_busy == 0);
 	cond_done(&w->some);
 	lock_done(&w->lock);
 	free(w->owners);
