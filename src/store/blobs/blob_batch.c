@@ -33,6 +33,15 @@ struct blob_batch {
 	_Atomic uint64_t files;
 };
 
+/* What is true whenever the lock is free: a full group leaves at once. */
+static void batch_check(const struct blob_batch *bb)
+{
+	const struct group *g = bb->group;
+
+	assert(g != NULL && lock_is_mine(&bb->lock));
+	assert(g->n < GROUP_FILES && g->bytes < GROUP_BYTES && (g->n > 0 || g->bytes == 0));
+}
+
 static void tmp_name(uint64_t number, char out[64])
 {
 	fmt_fixed(out, 64, "tmp/" BLOB_BATCH "%016" PRIx64, number);
@@ -56,6 +65,7 @@ static void drop_group(struct blob_batch *bb, struct group *g, size_t from)
 {
 	char name[64];
 
+	assert(from <= g->n && g->n <= GROUP_FILES);
 	for (size_t i = from; i < g->n; i++) {
 		tmp_name(g->file[i].number, name);
 		(void)unlinkat(blobs_dirfd(bb->blobs), name, 0);
@@ -188,6 +198,7 @@ int blob_batch_add(struct blob_batch *bb, const void *p, size_t n, const struct 
 		return -1;
 	atomic_fetch_add(&bb->files, 1);
 	lock_take(&bb->lock);
+	batch_check(bb);
 	g = bb->group;
 	g->file[g->n].d = *d;
 	g->file[g->n++].number = number;
@@ -196,6 +207,7 @@ int blob_batch_add(struct blob_batch *bb, const void *p, size_t n, const struct 
 		full = g;
 		bb->group = xcalloc(1, sizeof(*bb->group));
 	}
+	batch_check(bb);
 	lock_give(&bb->lock);
 	return full != NULL ? publish_group(bb, full, err) : 0;
 }

@@ -31,6 +31,16 @@ struct blob_pin_table {
 	size_t n_idle;    /* pins without a holder */
 };
 
+/* What is true whenever the lock is free. */
+static void table_check(const struct blob_pin_table *t)
+{
+	assert(lock_is_mine(&t->lock));
+	assert(t->n_idle <= map_count(t->pins));
+	/* Only a collection keeps a pin that nobody holds. */
+	assert(!LIST_EMPTY(&t->scans) || t->n_idle == 0);
+	assert(LIST_EMPTY(&t->scans) || LIST_FIRST(&t->scans)->number <= t->n_scans);
+}
+
 struct blob_pin_table *blob_pin_table_new(void)
 {
 	struct blob_pin_table *t = xcalloc(1, sizeof(*t));
@@ -50,7 +60,7 @@ static void free_pin(struct str key UNUSED, void *value, void *arg UNUSED)
 
 void blob_pin_table_free(struct blob_pin_table *t)
 {
-	assert(LIST_EMPTY(&t->scans));
+	assert(LIST_EMPTY(&t->scans) && t->n_idle == 0 && map_count(t->going) == 0);
 	map_each(t->pins, free_pin, NULL);
 	map_free(t->pins);
 	map_free(t->going);
@@ -81,6 +91,8 @@ void blob_pins_add(struct blob_pins *p, const struct digest *d)
 	struct pin *pin;
 
 	lock_take(&t->lock);
+	table_check(t);
+	assert(p->n <= p->cap);
 	if (p->n == p->cap) {
 		p->cap = MAX(p->cap * 2, (size_t)PINS_FIRST);
 		p->d = xrealloc(p->d, p->cap * sizeof(*p->d));
@@ -92,9 +104,11 @@ void blob_pins_add(struct blob_pins *p, const struct digest *d)
 		pin->magic = PIN_MAGIC;
 		(void)map_set(t->pins, digest_key(d), pin);
 	} else if (pin->holders == 0) {
+		assert(t->n_idle > 0);
 		t->n_idle--;
 	}
 	pin->holders++;
+	table_check(t);
 	lock_give(&t->lock);
 }
 
@@ -140,8 +154,10 @@ void blob_pins_free(struct blob_pins *p)
 		return;
 	t = p->b->pins;
 	lock_take(&t->lock);
+	table_check(t);
 	for (size_t i = 0; i < p->n; i++)
 		give_back(t, &p->d[i]);
+	table_check(t);
 	lock_give(&t->lock);
 	free(p->d);
 	free(p);
@@ -154,8 +170,10 @@ void blob_scan_begin(struct blobs *b, struct blob_scan *s)
 	struct blob_pin_table *t = b->pins;
 
 	lock_take(&t->lock);
+	table_check(t);
 	s->number = ++t->n_scans;
 	LIST_INSERT_HEAD(&t->scans, s, in);
+	table_check(t);
 	lock_give(&t->lock);
 }
 
@@ -173,6 +191,7 @@ static void forget_pin(struct str key, void *value, void *arg)
 
 	if (pin->holders > 0 || pin->last_scan >= f->oldest)
 		return;
+	assert(f->t->n_idle > 0);
 	(void)map_del(f->t->pins, key);
 	free(pin);
 	f->t->n_idle--;
@@ -185,11 +204,14 @@ void blob_scan_end(struct blobs *b, struct blob_scan *s)
 	const struct blob_scan *other;
 
 	lock_take(&t->lock);
+	table_check(t);
+	assert(s->number > 0 && s->number <= t->n_scans);
 	LIST_REMOVE(s, in);
 	LIST_FOREACH(other, &t->scans, in)
 	f.oldest = MIN(f.oldest, other->number);
 	if (t->n_idle > 0)
 		map_each(t->pins, forget_pin, &f);
+	table_check(t);
 	lock_give(&t->lock);
 }
 
@@ -224,9 +246,12 @@ bool blob_going_begin(struct blobs *b, const struct digest *d)
 void blob_going_end(struct blobs *b, const struct digest *d)
 {
 	struct blob_pin_table *t = b->pins;
+	const void *was;
 
 	lock_take(&t->lock);
-	(void)map_del(t->going, digest_key(d));
+	table_check(t);
+	was = map_del(t->going, digest_key(d));
+	assert(was == t); /* who ends it has begun it */
 	cond_broadcast(&t->settled);
 	lock_give(&t->lock);
 }

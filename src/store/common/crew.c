@@ -17,14 +17,25 @@ struct crew {
 	struct err err; /* the first */
 };
 
+/* What is true whenever the lock is free. */
+static void crew_check(const struct crew *c)
+{
+	assert(c->magic == CREW_MAGIC && lock_is_mine(&c->lock));
+	assert(c->running <= CREW_THREADS_MAX);
+	assert(c->failed == (c->err.code != ERR_NONE));
+	assert(!c->failed || atomic_load(&c->stop));
+}
+
 static void fail(struct crew *c, const struct err *err)
 {
 	lock_take(&c->lock);
+	crew_check(c);
 	if (!c->failed)
 		c->err = *err;
 	c->failed = true;
-	lock_give(&c->lock);
 	atomic_store(&c->stop, true);
+	crew_check(c);
+	lock_give(&c->lock);
 }
 
 static void *thread_main(void *arg)
@@ -39,6 +50,8 @@ static void *thread_main(void *arg)
 			fail(c, &err);
 	}
 	lock_take(&c->lock);
+	crew_check(c);
+	assert(c->running > 0);
 	c->running--;
 	cond_signal(&c->ended);
 	lock_give(&c->lock);

@@ -3,6 +3,21 @@
 
 #include "base/clock.h"
 
+/* What is true whenever the lock is free. */
+static void store_check(const struct joblog_store *st)
+{
+	assert(lock_is_mine(&st->lock) && st->epoch > 0);
+	assert(st->n_held <= JOBLOG_HELD_MAX && (st->n_held == 0) == TAILQ_EMPTY(&st->held));
+	assert(st->pause_ms >= 0 && st->pause_ms <= JOBLOG_PAUSE_MS);
+}
+
+/* And of a file that is to be stored: somebody has it, or will. */
+static void due_check(const struct joblog_due *d)
+{
+	assert(d->magic == JOBLOG_DUE_MAGIC && d->kind < JOBLOG_KINDS);
+	assert(d->busy || d->at_ms != JOBLOG_NEVER || d->ended_ms != JOBLOG_NEVER);
+}
+
 /* With the lock. */
 static struct joblog_due *due_of(struct joblog_store *st, const char *job_id, enum joblog_kind kind,
                                  uint32_t rank, bool make)
@@ -28,10 +43,14 @@ static struct joblog_due *due_of(struct joblog_store *st, const char *job_id, en
 static void drop_due(struct joblog_store *st, struct joblog_due *d)
 {
 	char file[JOBLOG_NAME_CAP], name[JOBLOG_NAME_CAP];
+	const void *was;
 
+	assert(lock_is_mine(&st->lock) && !d->busy);
 	joblog_file_name(file, d->kind, d->rank);
 	FMT(name, "%s/%s", d->job_id, file);
-	(void)map_del(st->files, str_of(name));
+	was = map_del(st->files, str_of(name));
+	assert(was == d);
+	d->magic = 0;
 	free(d);
 }
 
@@ -42,10 +61,12 @@ void joblog_mark_at(struct joblogs *l, const char *job_id, enum joblog_kind kind
 	struct joblog_due *d;
 
 	lock_take(&st->lock);
+	store_check(st);
 	d = due_of(st, job_id, kind, rank, true);
 	d->bytes += bytes;
 	d->at_ms = d->bytes >= JOBLOG_SEGMENT_BYTES ? 0 : MIN(d->at_ms, at_ms);
 	d->ended_ms = MIN(d->ended_ms, ended_ms);
+	due_check(d);
 	cond_signal(&st->changed);
 	lock_give(&st->lock);
 }
@@ -89,6 +110,7 @@ bool joblog_hold(struct joblogs *l, const char *job_id, int64_t now_ns, const ch
 	if (st == NULL)
 		return false;
 	lock_take(&st->lock);
+	store_check(st);
 	room = st->n_held < JOBLOG_HELD_MAX;
 	if (room) {
 		struct joblog_held *h = xcalloc(1, sizeof(*h));
@@ -100,6 +122,7 @@ bool joblog_hold(struct joblogs *l, const char *job_id, int64_t now_ns, const ch
 		st->n_held++;
 		cond_signal(&st->changed);
 	}
+	store_check(st);
 	lock_give(&st->lock);
 	return room;
 }
@@ -119,6 +142,7 @@ bool joblog_holds(struct joblogs *l)
 /* With the lock. */
 static void drop_held(struct joblog_store *st, struct joblog_held *h)
 {
+	assert(st->n_held > 0);
 	TAILQ_REMOVE(&st->held, h, link);
 	st->n_held--;
 	free(h->text);
@@ -136,11 +160,13 @@ static int tell_held(struct joblogs *l, struct err *err)
 	int64_t ns = h->ns;
 	int r;
 
+	assert(lock_is_mine(&st->lock) && !st->telling);
 	copy_cut(job_id, sizeof(job_id), h->job_id);
 	st->telling = true;
 	lock_give(&st->lock);
 	r = joblog_say(l, job_id, ns, text, err);
 	lock_take(&st->lock);
+	assert(st->telling);
 	st->telling = false;
 	h = TAILQ_FIRST(&st->held); /* only a deletion can have taken it away */
 	if ((r == 0 || !err_info(err)->retry) && h != NULL && h->ns == ns &&
@@ -152,6 +178,7 @@ static int tell_held(struct joblogs *l, struct err *err)
 void joblog_note_answer(struct joblog_store *st, bool ok)
 {
 	lock_take(&st->lock);
+	store_check(st);
 	if (ok) {
 		st->slow = false;
 		st->pause_ms = 0;
@@ -160,6 +187,7 @@ void joblog_note_answer(struct joblog_store *st, bool ok)
 		st->pause_ms = MIN(MAX(st->pause_least_ms, 2 * st->pause_ms), JOBLOG_PAUSE_MS);
 		st->paused_until_ms = clock_mono_ms() + st->pause_ms;
 	}
+	store_check(st);
 	lock_give(&st->lock);
 }
 
@@ -188,6 +216,7 @@ static void choose(struct str key UNUSED, void *value, void *arg)
 	struct joblog_due *d = FROM_VOID(struct joblog_due, value, JOBLOG_DUE_MAGIC);
 	int64_t at_ms = MIN(d->at_ms, d->ended_ms);
 
+	due_check(d);
 	if (!d->busy && at_ms < c->at_ms) {
 		c->best = d;
 		c->at_ms = at_ms;
@@ -202,6 +231,8 @@ static int store_due(struct joblogs *l, struct joblog_due *d, struct err *err)
 	bool all = d->ended_ms <= now, again;
 	int r;
 
+	assert(lock_is_mine(&st->lock) && !d->busy);
+	due_check(d);
 	d->busy = true;
 	d->at_ms = JOBLOG_NEVER;
 	d->bytes = 0;
@@ -213,6 +244,7 @@ static int store_due(struct joblogs *l, struct joblog_due *d, struct err *err)
 	if (again)
 		joblog_note_answer(st, r == 0);
 	lock_take(&st->lock);
+	assert(d->magic == JOBLOG_DUE_MAGIC && d->busy); /* only who has it gives it up */
 	d->busy = false;
 	if (r < 0) {
 		now = clock_mono_ms();
@@ -238,6 +270,7 @@ int joblogs_store_next(struct joblogs *l, int64_t max_ms, bool *did, struct err 
 		struct choice c = {.magic = CHOICE_MAGIC, .at_ms = JOBLOG_NEVER};
 		int64_t now = clock_mono_ms(), next;
 
+		store_check(st);
 		map_each(st->files, choose, &c);
 		next = st->n_held > 0 && !st->telling ? 0 : c.at_ms;
 		next = MAX(next, st->paused_until_ms);
@@ -443,12 +476,14 @@ int joblog_forget(struct joblogs *l, const char *job_id, struct err *err)
 
 	lock_take(stripe);
 	lock_take(&st->lock);
+	store_check(st);
 	map_each(st->files, forget_due, &f);
 	for (h = TAILQ_FIRST(&st->held); h != NULL; h = next) {
 		next = TAILQ_NEXT(h, link);
 		if (strcmp(h->job_id, job_id) == 0)
 			drop_held(st, h);
 	}
+	store_check(st);
 	lock_give(&st->lock);
 	r = objstore_del_below(st->os, segment_prefix(a, job_id, NULL), NULL, NULL, err);
 	if (r == 0)

@@ -61,6 +61,18 @@ struct mirror {
 	struct err err;
 };
 
+/* What is true whenever the lock is free while the workers run. */
+static void mirror_check(const struct mirror *m)
+{
+	assert(m->magic == MIRROR_MAGIC && lock_is_mine(&m->lock));
+	assert(m->tickets <= AT_ONCE && m->share > 0 && m->share <= AT_ONCE);
+	assert(m->next <= m->n_order && m->n_order <= m->job->listing->n);
+	assert(m->large_waiting <= m->waiting && m->waiting <= m->running);
+	assert(m->running <= AT_ONCE);
+	assert(m->failed == (m->err.code != ERR_NONE));
+	assert(!m->failed || atomic_load(&m->stop));
+}
+
 /* --- what is to be done ---------------------------------------------------------------------- */
 
 static bool promised(const struct source_file *f)
@@ -120,6 +132,7 @@ static void add_done(struct mirror *m, struct item *it)
 {
 	uint64_t told = atomic_exchange(&it->told, it->f->size);
 
+	assert(!it->done);
 	it->done = true;
 	atomic_fetch_add(&m->bytes_done, it->f->size - told);
 	atomic_fetch_add(&m->files_done, 1);
@@ -282,6 +295,7 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 	bool large, got = false;
 
 	lock_take(&m->lock);
+	mirror_check(m);
 	if (!m->failed && m->next < m->n_order) {
 		*i = m->order[m->next++].i;
 		large = m->item[*i].f->size >= RANGED_MIN;
@@ -300,6 +314,7 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 		if (large && m->waiting > 0)
 			cond_broadcast(&m->freed);
 	}
+	mirror_check(m);
 	lock_give(&m->lock);
 	return got;
 }
@@ -307,7 +322,9 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 static void give_back(struct mirror *m, unsigned streams)
 {
 	lock_take(&m->lock);
+	assert(streams > 0);
 	m->tickets += streams;
+	mirror_check(m);
 	if (m->waiting > 0)
 		cond_broadcast(&m->freed);
 	lock_give(&m->lock);
@@ -320,6 +337,7 @@ static void fail(struct mirror *m, const struct err *err)
 		m->err = *err;
 	m->failed = true;
 	atomic_store(&m->stop, true);
+	mirror_check(m);
 	cond_broadcast(&m->freed);
 	cond_signal(&m->ended);
 	lock_give(&m->lock);
@@ -346,6 +364,8 @@ static void *worker_main(void *arg)
 			m->job->stored(m->job->arg, o.it->f->size);
 	}
 	lock_take(&m->lock);
+	mirror_check(m);
+	assert(m->running > 0);
 	m->running--;
 	cond_signal(&m->ended);
 	lock_give(&m->lock);
@@ -457,6 +477,7 @@ static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
 	oversee(m, rate);
 	for (unsigned i = 0; i < started; i++)
 		(void)pthread_join(thread[i], NULL);
+	assert(m->running == 0 && m->waiting == 0 && m->tickets == AT_ONCE);
 	/* Keep the fetched blobs even if the job failed: the next one finds them. */
 	if (blob_batch_publish(m->batch, &own) < 0)
 		fail(m, &own);
