@@ -27,9 +27,11 @@ static void task_run(void *arg)
 	struct task *t = FROM_VOID(struct task, arg, TASK_MAGIC);
 	struct keyed_executor *all = t->all;
 	bool news = !atomic_load(&all->app->stopping) && t->fn(all->app, t->key);
+	const void *was;
 
 	lock_take(&all->lock);
-	(void)map_del(all->busy, str_of(t->key));
+	was = map_del(all->busy, str_of(t->key));
+	assert(was == all); /* nobody else has removed it, or run it meanwhile */
 	lock_give(&all->lock);
 	if (news)
 		loop_kick(all->app->reconcile);
@@ -87,6 +89,7 @@ void keyed_executor_free(struct keyed_executor *all)
 	if (all == NULL)
 		return;
 	workers_stop(all->pool);
+	assert(map_count(all->busy) == 0); /* what was queued was run */
 	map_free(all->busy);
 	lock_done(&all->lock);
 	free(all);

@@ -32,6 +32,21 @@ struct live {
 	struct loop *loop;
 };
 
+/* What is true of a row whenever the lock is free. */
+static void live_job_check(const struct live *l, const struct job *j)
+{
+	assert(j->magic == JOB_MAGIC && lock_is_mine(&l->lock) && j->id != NULL);
+	assert(!j->urgent || j->dirty);
+	assert(!j->reason_is_new || j->reason != NULL);
+	assert(j->done <= INT64_MAX && j->total <= INT64_MAX); /* as the database has them */
+}
+
+static void live_node_check(const struct live *l, const struct node *n)
+{
+	assert(n->magic == NODE_MAGIC && lock_is_mine(&l->lock) && n->attempt_id != NULL);
+	assert(!n->urgent || n->dirty);
+}
+
 static void job_free(struct job *j)
 {
 	if (j == NULL)
@@ -63,6 +78,7 @@ static struct job *job_of(struct live *l, const char *id)
 		(void)map_set(l->jobs, str_of(id), j);
 	}
 	j->heard_ms = clock_mono_ms();
+	live_job_check(l, j);
 	return j;
 }
 
@@ -99,6 +115,7 @@ bool live_progress(struct app *app, const char *job_id, const struct live_progre
 		j->heartbeat_ms = p->now_ms;
 	j->dirty = true;
 	j->urgent = j->urgent || stage;
+	live_job_check(l, j);
 	lock_give(&l->lock);
 	if (stage)
 		loop_kick(l->loop);
@@ -129,6 +146,7 @@ bool live_beat(struct app *app, const char *attempt_id, uint32_t rank, bool idle
 	n->heard_ms = clock_mono_ms();
 	n->dirty = true;
 	n->urgent = n->urgent || changed;
+	live_node_check(l, n);
 	lock_give(&l->lock);
 	if (changed)
 		loop_kick(l->loop);
@@ -141,6 +159,7 @@ bool live_wait(struct app *app, const char *job_id, const struct live_wait *w, b
 	struct job *j;
 	bool changed;
 
+	assert(w->reason != NULL);
 	lock_take(&l->lock);
 	j = job_of(l, job_id);
 	*first = j->reason == NULL;
@@ -148,6 +167,7 @@ bool live_wait(struct app *app, const char *job_id, const struct live_wait *w, b
 	j->reason_is_new = j->reason_is_new || *first;
 	j->place = w->place;
 	j->start_ms = w->start_ms;
+	live_job_check(l, j);
 	lock_give(&l->lock);
 	return changed;
 }
@@ -167,6 +187,7 @@ void live_moved(struct app *app, const char *job_id, bool all)
 		j->reason_is_new = false;
 		j->place = 0;
 		j->start_ms = 0;
+		live_job_check(l, j);
 	}
 	lock_give(&l->lock);
 }
@@ -264,7 +285,7 @@ struct due {
 	int64_t now_ms;
 	struct meta_live_job *job;
 	struct meta_live_node *node;
-	size_t n_jobs, n_nodes;
+	size_t n_jobs, n_nodes, jobs_max, nodes_max;
 };
 
 static bool is_due(const struct due *d, bool dirty, bool urgent, int64_t stored_ms)
@@ -278,7 +299,9 @@ static void take_job(struct str key, void *value, void *arg)
 	struct job *j = FROM_VOID(struct job, value, JOB_MAGIC);
 	bool progress = is_due(d, j->dirty, j->urgent, j->stored_ms);
 
+	live_job_check(d->l, j);
 	if (progress || j->reason_is_new) {
+		assert(d->n_jobs < d->jobs_max);
 		d->job[d->n_jobs++] = (struct meta_live_job){
 			.id = arena_cstr(d->a, j->id),
 			.reason = j->reason_is_new ? arena_cstr(d->a, j->reason) : NULL,
@@ -308,7 +331,9 @@ static void take_node(struct str key, void *value, void *arg)
 	struct due *d = FROM_VOID(struct due, arg, DUE_MAGIC);
 	struct node *n = FROM_VOID(struct node, value, NODE_MAGIC);
 
+	live_node_check(d->l, n);
 	if (is_due(d, n->dirty, n->urgent, n->stored_ms)) {
+		assert(d->n_nodes < d->nodes_max);
 		d->node[d->n_nodes++] = (struct meta_live_node){
 			.attempt_id = arena_cstr(d->a, n->attempt_id),
 			.rank = n->rank,
@@ -332,8 +357,10 @@ static void store(struct app *app, bool all)
 	struct err err = {0};
 
 	lock_take(&l->lock);
-	d.job = ARENA_ARRAY(a, struct meta_live_job, map_count(l->jobs));
-	d.node = ARENA_ARRAY(a, struct meta_live_node, map_count(l->nodes));
+	d.jobs_max = map_count(l->jobs);
+	d.nodes_max = map_count(l->nodes);
+	d.job = ARENA_ARRAY(a, struct meta_live_job, d.jobs_max);
+	d.node = ARENA_ARRAY(a, struct meta_live_node, d.nodes_max);
 	map_each(l->jobs, take_job, &d);
 	map_each(l->nodes, take_node, &d);
 	lock_give(&l->lock);

@@ -46,6 +46,14 @@ struct fetches {
 	struct workers *pool;
 };
 
+/* What is true of one whenever the lock of the list is free. */
+static void state_check(const struct fetch *f)
+{
+	assert(f->magic == FETCH_MAGIC && lock_is_mine(&f->app->fetches->lock));
+	assert(f->refs > 0 && f->key != NULL);
+	assert(f->view.result == 0 || (f->view.done && f->view.err.code != ERR_NONE));
+}
+
 void fetch_words(const struct mirror_progress *p, char *out, size_t cap)
 {
 	char done[UNITS_CAP], total[UNITS_CAP], rate[UNITS_CAP], left[UNITS_CAP];
@@ -84,6 +92,8 @@ static void on_progress(void *arg, const struct mirror_progress *p)
 	struct err err = {0};
 
 	lock_take(&all->lock);
+	state_check(f);
+	assert(!f->view.done);
 	f->view.progress = *p;
 	lock_give(&all->lock);
 	if (f->row.id == NULL || now - f->row_mono_ms < ROW_EVERY_MS)
@@ -179,6 +189,7 @@ static void announce(struct fetch *f)
 	struct fetches *all = f->app->fetches;
 
 	lock_take(&all->lock);
+	state_check(f);
 	f->view.listed = true;
 	cond_broadcast(&all->changed);
 	lock_give(&all->lock);
@@ -503,15 +514,17 @@ static int fetch_all(struct fetch *f, struct err *err)
 
 static void fetch_free_one(struct fetch *f)
 {
+	assert(f->hold == NULL);
 	blob_pins_free(f->pins);
 	arena_free(f->a);
+	f->magic = 0;
 	free(f);
 }
 
 /* Under the lock. The last one frees. */
 static void drop(struct fetch *f)
 {
-	assert(f->refs > 0);
+	state_check(f);
 	if (--f->refs > 0) {
 		if (f->refs == 1 && !f->view.done && !f->keep)
 			atomic_store(&f->cancel, true); /* only its thread is left */
@@ -529,6 +542,8 @@ static void fetch_run(void *arg)
 	int r = fetch_all(f, &err);
 
 	lock_take(&all->lock);
+	state_check(f);
+	assert(!f->view.done);
 	f->view.result = r;
 	f->view.err = err;
 	f->view.done = true;
@@ -691,6 +706,8 @@ int fetch_begin(struct app *app, const struct fetch_want *want, struct fetch **o
 		if (r == 0)
 			LIST_INSERT_HEAD(&all->all, f, in);
 	}
+	if (r == 0)
+		state_check(f);
 	if (r < 0)
 		fetch_free_one(f);
 	else
@@ -706,6 +723,7 @@ void fetch_look(struct app *app, struct fetch *f, int64_t wait_ms, bool listing,
 	int64_t until = sync_deadline(wait_ms);
 
 	lock_take(&all->lock);
+	state_check(f);
 	while (!f->view.done && !(listing && f->view.listed)) {
 		if (!cond_wait_until(&all->changed, &all->lock, until))
 			break;

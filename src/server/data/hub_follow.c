@@ -23,6 +23,15 @@ struct hub_follower {
 	struct source *source; /* of what is read through */
 };
 
+/* What is true of one whenever the lock is free: it has a pull, or a source of its own. */
+static void follower_check(const struct hub *h, const struct hub_follower *w)
+{
+	assert(w->magic == FOLLOWER_MAGIC && lock_is_mine(&h->lock) && w->app->hub == h);
+	assert((w->p == NULL) == (w->repo != NULL) && (w->p == NULL) == (w->source != NULL));
+	assert(w->p == NULL || (w->p->refs > 0 && w->began <= w->p->began && w->p->fd >= 0));
+	assert(w->repo == NULL || w->repo->users > 0);
+}
+
 /* With the lock. */
 static bool has_place(struct hub *h, uint64_t owner)
 {
@@ -46,6 +55,7 @@ static int wait_front(struct hub_follower *w, uint64_t until, const atomic_bool 
 	int rc = 0;
 
 	lock_take(&h->lock);
+	follower_check(h, w);
 	while (!p->done && w->began == p->began && hub_pull_readable(p) < until &&
 	       !atomic_load(left))
 		(void)cond_wait_until(&p->moved, &h->lock, sync_deadline(FOLLOW_TICK_MS));
@@ -100,6 +110,7 @@ static int piece_put(void *arg, const void *p, size_t n, struct err *err)
 {
 	struct piece *x = FROM_VOID(struct piece, arg, PIECE_MAGIC);
 
+	assert(x->n <= x->cap);
 	if (n > x->cap - x->n)
 		return err_set(err, ERR_CORRUPT, "the source sent more than the requested range");
 	memcpy(x->to + x->n, p, n);
@@ -133,6 +144,7 @@ static void follow_done(void *arg)
 	struct hub *h = w->app->hub;
 
 	lock_take(&h->lock);
+	follower_check(h, w);
 	LIST_REMOVE(w, in);
 	if (w->p != NULL)
 		hub_pull_drop(h, w->p);
@@ -141,6 +153,7 @@ static void follow_done(void *arg)
 	lock_give(&h->lock);
 	hub_notify_places(w->app);
 	source_close(w->source);
+	w->magic = 0;
 	free(w);
 }
 
@@ -150,6 +163,7 @@ static struct hub_follower *follower_new(struct app *app, uint64_t owner, struct
 {
 	struct hub_follower *w = xcalloc(1, sizeof(*w));
 
+	assert(lock_is_mine(&app->hub->lock));
 	w->magic = FOLLOWER_MAGIC;
 	w->app = app;
 	w->owner = owner;
@@ -173,6 +187,7 @@ int hub_read_through(struct app *app, uint64_t owner, struct hub_repo *r, const 
 		w = follower_new(app, owner, r, f);
 		w->source = s;
 		hub_repo_hold(h, r);
+		follower_check(h, w);
 	}
 	lock_give(&h->lock);
 	if (w == NULL) {
@@ -206,6 +221,7 @@ void hub_follow(struct app *app, uint64_t owner, struct hub_pull *p, uint64_t fi
 	w->p = p;
 	w->began = p->began;
 	p->refs++;
+	follower_check(app->hub, w);
 	out->how = HUB_STREAM;
 	out->from = (struct reply_source){
 		.read = follow_read, .done = follow_done, .ready = follow_ready, .arg = w};

@@ -38,9 +38,20 @@ static void content_of(const struct hub_file *f, char out[CONTENT_CAP])
 
 /* ---- room ---------------------------------------------------------------------------------- */
 
+/* What is true of a pull whenever the lock is free. */
+static void pull_check(const struct hub *h, const struct hub_pull *p)
+{
+	assert(p->magic == HUB_PULL_MAGIC && lock_is_mine(&h->lock) && p->refs > 0);
+	assert(p->repo->magic == HUB_REPO_MAGIC && p->repo->users > 0);
+	assert(p->done || (p->failed_ms == 0 && p->repo->pulls > 0));
+	assert(p->failed_ms == 0 || p->err.code != ERR_NONE);
+	assert(p->lump == NULL || p->hold == NULL); /* its room is of one kind */
+}
+
 /* With the lock. */
 static void lump_drop(struct app *app, struct hub_lump *l)
 {
+	assert(l->files > 0 && l->left <= LUMP_BYTES);
 	if (--l->files > 0)
 		return;
 	mirror_room_give(app, l->hold);
@@ -115,10 +126,12 @@ void hub_pull_drop(struct hub *h, struct hub_pull *p)
 	assert(p->magic == HUB_PULL_MAGIC && p->refs > 0 && lock_is_mine(&h->lock));
 	if (--p->refs > 0)
 		return;
+	assert(p->lump == NULL && p->hold == NULL);
 	if (p->fd >= 0)
 		(void)close(p->fd);
 	cond_done(&p->moved);
 	hub_repo_drop(h, p->repo);
+	p->magic = 0;
 	free(p);
 }
 
@@ -159,6 +172,8 @@ static void on_opened(void *arg, int fd)
 	struct hub *h = p->repo->app->hub;
 
 	lock_take(&h->lock);
+	pull_check(h, p);
+	assert(!p->done);
 	if (p->fd >= 0) /* another file of the same content: who reads it is told of that */
 		(void)dup3(fd, p->fd, O_CLOEXEC);
 	else
@@ -173,6 +188,8 @@ static void on_front(void *arg, uint64_t bytes)
 	bool wanted;
 
 	lock_take(&h->lock);
+	pull_check(h, p);
+	assert(!p->done);
 	if (bytes <= p->front) /* only what is read now will be verified */
 		p->began++;
 	p->front = bytes;
@@ -260,10 +277,13 @@ static void pull_run(void *arg)
 	if (rc < 0)
 		log_warn("hub: %s: %s", p->f->path, err.msg);
 	lock_take(&h->lock);
+	pull_check(h, p);
+	assert(!p->done);
 	p->done = true;
 	p->err = err;
 	p->failed_ms = rc < 0 ? MAX((int64_t)1, clock_mono_ms()) : 0;
 	p->repo->pulls--;
+	pull_check(h, p);
 	cond_broadcast(&p->moved);
 	lock_give(&h->lock);
 	notify(p);
@@ -297,6 +317,7 @@ static int pull_begin(struct hub *h, uint64_t owner, struct hub_repo *r, const s
 		(void)err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
 	else if (workers_submit_for(w, (struct workers_owner){.id = owner}, pull_run, p, err) ==
 	         0) {
+		pull_check(h, p);
 		*out = p;
 		return 0;
 	}

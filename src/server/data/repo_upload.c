@@ -89,14 +89,23 @@ struct upload {
 	struct blob_pins *pins;
 };
 
+/* What is true of one whenever the lock is free. */
+static void upload_check(const struct hub *h, const struct upload *x)
+{
+	assert(x->magic == UPLOAD_MAGIC && lock_is_mine(&h->upload_lock));
+	assert(x->users > 0 && x->writing <= x->users && x->fd >= 0);
+}
+
 static int write_begin(struct app *app, struct upload *x, struct err *err)
 {
 	struct hub *h = app->hub;
 	bool joined;
 
 	lock_take(&h->upload_lock);
+	upload_check(h, x);
 	joined = x->joined;
 	x->writing += !joined;
+	upload_check(h, x);
 	lock_give(&h->upload_lock);
 	return joined ? err_set(err, ERR_CONFLICT, "the parts of this file are put together") : 0;
 }
@@ -106,7 +115,8 @@ static void write_end(struct app *app, struct upload *x)
 	struct hub *h = app->hub;
 
 	lock_take(&h->upload_lock);
-	assert(x->magic == UPLOAD_MAGIC && x->writing > 0);
+	upload_check(h, x);
+	assert(x->writing > 0);
 	if (--x->writing == 0)
 		cond_broadcast(&h->written);
 	lock_give(&h->upload_lock);
@@ -293,6 +303,7 @@ static int upload_open(struct app *app, const struct model_repo *r, const struct
 	}
 	if (rc == 0) {
 		x->users++;
+		upload_check(h, x);
 		*out = x;
 	}
 	lock_give(&h->upload_lock);
@@ -304,11 +315,13 @@ static void upload_close(struct app *app, struct upload *x)
 	struct hub *h = app->hub;
 
 	lock_take(&h->upload_lock);
-	assert(x->magic == UPLOAD_MAGIC && x->users > 0);
+	upload_check(h, x);
 	if (--x->users == 0) {
 		(void)map_del(h->uploads, str_of(x->name));
+		assert(x->writing == 0);
 		(void)close(x->fd);
 		blob_pins_free(x->pins);
+		x->magic = 0;
 		free(x);
 	}
 	lock_give(&h->upload_lock);
@@ -382,10 +395,12 @@ static int close_to_writers(struct app *app, struct upload *x, struct err *err)
 	bool joined;
 
 	lock_take(&h->upload_lock);
+	upload_check(h, x);
 	joined = x->joined;
 	x->joined = true;
 	while (!joined && x->writing > 0)
 		cond_wait(&h->written, &h->upload_lock);
+	upload_check(h, x);
 	lock_give(&h->upload_lock);
 	return joined ? err_set(err, ERR_UNAVAILABLE, "the parts of this file are put together")
 	              : 0;
@@ -396,6 +411,8 @@ static void open_to_writers(struct app *app, struct upload *x)
 	struct hub *h = app->hub;
 
 	lock_take(&h->upload_lock);
+	upload_check(h, x);
+	assert(x->joined && x->writing == 0); /* by whoever opens it again */
 	x->joined = false;
 	lock_give(&h->upload_lock);
 }
