@@ -45,6 +45,25 @@ struct db {
 	void *on_deposed_arg;
 };
 
+/* What is true of the readers whenever their lock is free. */
+static void pool_check(const struct db *db)
+{
+	assert(db->magic == DB_MAGIC && lock_is_mine(&db->read_lock));
+	assert(db->n_idle <= DB_READERS);
+	for (size_t i = 0; i < db->n_idle; i++)
+		assert(db->idle[i] != NULL);
+}
+
+/* And of a transaction that is open: one that writes has the writer, and it alone. */
+static void tx_check(const struct db_tx *tx)
+{
+	assert(tx->conn != NULL && tx->db->magic == DB_MAGIC);
+	if (tx->mode == DB_WRITE)
+		assert(tx->conn == tx->db->writer && lock_is_mine(&tx->db->write_lock));
+	else
+		assert(tx->mode == DB_READ && tx->conn != tx->db->writer);
+}
+
 struct db_val db_int(int64_t n)
 {
 	return (struct db_val){.kind = DB_INT, .num = n};
@@ -217,6 +236,7 @@ static int open_reader(struct db *db, const char *where, struct err *err)
 {
 	struct db_conn **c = &db->readers[db->n_idle];
 
+	assert(db->n_idle < DB_READERS && *c == NULL);
 	if (db->ops->open(c, where, false, err) < 0)
 		return err_wrap(err, "open database");
 	db->idle[db->n_idle++] = *c;
@@ -283,12 +303,15 @@ static struct db_conn *take(struct db *db, enum db_mode mode)
 
 	if (mode == DB_WRITE) {
 		lock_take(&db->write_lock);
+		assert(db->writer != NULL); /* not one that only watches */
 		return db->writer;
 	}
 	lock_take(&db->read_lock);
+	pool_check(db);
 	while (db->n_idle == 0)
 		cond_wait(&db->read_free, &db->read_lock);
 	c = db->idle[--db->n_idle];
+	pool_check(db);
 	lock_give(&db->read_lock);
 	return c;
 }
@@ -297,15 +320,18 @@ static void give_back(struct db_tx *tx)
 {
 	struct db *db = tx->db;
 
+	tx_check(tx);
 	if (tx->mode == DB_WRITE) {
 		tx->conn = NULL;
 		lock_give(&db->write_lock);
 		return;
 	}
 	lock_take(&db->read_lock);
+	pool_check(db);
 	assert(db->n_idle < DB_READERS);
 	db->idle[db->n_idle++] = tx->conn;
 	tx->conn = NULL;
+	pool_check(db);
 	cond_signal(&db->read_free);
 	lock_give(&db->read_lock);
 }
@@ -320,7 +346,9 @@ static void note_answer(struct db *db, unsigned which, const char *why)
 
 	if (away == atomic_load(&db->away[which]))
 		return;
+	assert(which < COUNT(db->away));
 	lock_take(&db->read_lock);
+	pool_check(db);
 	atomic_store(&db->away[which], away);
 	away = false;
 	for (size_t i = 0; i < COUNT(db->away); i++)
@@ -446,7 +474,7 @@ int db_commit(struct db_tx *tx, struct err *err)
 {
 	int r;
 
-	assert(tx->conn != NULL);
+	tx_check(tx);
 	r = note_room(tx->db, tx->db->ops->commit(tx->conn, err), err);
 	give_back(tx);
 	return r;
@@ -456,6 +484,7 @@ void db_end(struct db_tx *tx)
 {
 	if (tx->conn == NULL)
 		return;
+	tx_check(tx);
 	tx->db->ops->rollback(tx->conn);
 	give_back(tx);
 }
@@ -468,7 +497,8 @@ int db_exec(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n,
 	bool row = true;
 	int r = 0;
 
-	assert(tx->conn != NULL && tx->mode == DB_WRITE);
+	tx_check(tx);
+	assert(tx->mode == DB_WRITE);
 	if (ops->start(tx->conn, sql, v, n, &s, err) < 0)
 		return note_room(tx->db, -1, err);
 	while (r == 0 && row)
@@ -481,25 +511,26 @@ int db_exec(struct db_tx *tx, const char *sql, const struct db_val *v, size_t n,
 
 int db_script(struct db_tx *tx, const char *sql, struct err *err)
 {
-	assert(tx->conn != NULL);
+	tx_check(tx);
 	return tx->db->ops->script(tx->conn, sql, err);
 }
 
 int db_version(struct db_tx *tx, int64_t *out, struct err *err)
 {
-	assert(tx->conn != NULL);
+	tx_check(tx);
 	return tx->db->ops->version(tx->conn, out, err);
 }
 
 int db_set_version(struct db_tx *tx, int64_t version, struct err *err)
 {
-	assert(tx->conn != NULL && tx->mode == DB_WRITE);
+	tx_check(tx);
+	assert(tx->mode == DB_WRITE);
 	return tx->db->ops->set_version(tx->conn, version, err);
 }
 
 int db_check(struct db_tx *tx, struct err *err)
 {
-	assert(tx->conn != NULL);
+	tx_check(tx);
 	return tx->db->ops->check(tx->conn, err);
 }
 
@@ -508,7 +539,7 @@ int db_query(struct db_tx *tx, struct arena *a, const char *sql, const struct db
 {
 	struct db_stmt *s = NULL;
 
-	assert(tx->conn != NULL);
+	tx_check(tx);
 	if (tx->db->ops->start(tx->conn, sql, v, n, &s, err) < 0)
 		return -1;
 	*out = (struct db_rows){.conn = tx->conn, .stmt = s, .arena = a};
@@ -517,7 +548,7 @@ int db_query(struct db_tx *tx, struct arena *a, const char *sql, const struct db
 
 int db_next(struct db_rows *r, bool *row, struct err *err)
 {
-	assert(r->stmt != NULL);
+	assert(r->stmt != NULL && r->conn != NULL);
 	r->at = 0;
 	return r->conn->ops->step(r->conn, r->stmt, row, err);
 }
@@ -533,6 +564,7 @@ static struct db_val column(struct db_rows *r)
 {
 	struct db_val v = {0};
 
+	assert(r->stmt != NULL && r->conn != NULL);
 	r->conn->ops->column(r->conn, r->stmt, r->at++, &v);
 	return v;
 }
