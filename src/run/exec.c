@@ -42,6 +42,13 @@ struct pump {
 	size_t drained; /* bytes since it ended */
 };
 
+/* What is true of a place between two calls. */
+static void command_check(const struct command *c)
+{
+	assert(!c->used || (c->magic == COMMAND_MAGIC && c->a != NULL && c->wake_fd >= 0 &&
+	                    c->what.id != NULL));
+}
+
 static void add_frame(struct pump *p, enum frame_kind kind, const struct buf *bytes)
 {
 	if (bytes->n > 0)
@@ -104,6 +111,7 @@ static void end_if_told(struct pump *p)
 	struct command *c = p->c;
 	int64_t now = clock_mono_ms();
 
+	assert(p->hung_ms >= 0 && (!p->ended || p->ended_ms > 0 || p->hung_ms > 0));
 	if (p->ended || (c->state != EXEC_HUNG && !c->closing))
 		return;
 	if (p->hung_ms == 0) {
@@ -219,9 +227,14 @@ static void *run(void *arg)
 
 static void release(struct command *c)
 {
+	command_check(c);
+	assert(c->used);
 	(void)pthread_join(c->thread, NULL);
+	assert(c->ended); /* its thread has nothing more to do */
 	(void)close(c->wake_fd);
+	c->wake_fd = -1;
 	arena_free(c->a);
+	c->a = NULL;
 	c->used = false;
 }
 
@@ -252,6 +265,7 @@ void execs_run(struct execs *x, const struct wire_exec *command)
 	size_t running = 0;
 
 	for (size_t i = 0; i < COUNT(x->one); i++) {
+		command_check(&x->one[i]);
 		if (x->one[i].used && x->one[i].ended)
 			release(&x->one[i]);
 		running += x->one[i].used ? 1 : 0;
@@ -270,6 +284,7 @@ void execs_run(struct execs *x, const struct wire_exec *command)
 	if (c->wake_fd < 0 || pthread_create(&c->thread, NULL, run, c) != 0)
 		abort();
 	c->used = true;
+	command_check(c);
 }
 
 void execs_free(struct execs *x)

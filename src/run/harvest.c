@@ -64,6 +64,14 @@ struct batch {
 	size_t n;
 };
 
+/* What is true whenever the lock is free. */
+static void harvest_check(const struct harvest *h)
+{
+	assert(h->magic == HARVEST_MAGIC && lock_is_mine(&h->lock));
+	assert(!h->done || (h->over && h->last)); /* the last one is made after the end */
+	assert(!h->clean || h->over);
+}
+
 /* ---- what there is ------------------------------------------------------------------------- */
 
 static const char *key_of(struct arena *a, enum compile_kind kind, const char *path)
@@ -639,6 +647,7 @@ static void *harvest_thread(void *arg)
 
 	lock_take(&h->lock);
 	while (!h->over) {
+		harvest_check(h);
 		int64_t wait = next_ms - clock_mono_ms();
 
 		if (!h->soon || wait > 0) {
@@ -659,6 +668,8 @@ static void *harvest_thread(void *arg)
 	if (!*report_given_up(h->o.report))
 		harvest_now(h, h->clean ? 0 : clock_wall_ms(), clock_mono_ms() + HARVEST_LAST_MS);
 	lock_take(&h->lock);
+	harvest_check(h);
+	assert(!h->done);
 	h->done = true;
 	cond_signal(&h->changed);
 	lock_give(&h->lock);
@@ -706,6 +717,7 @@ void harvest_soon(struct harvest *h)
 	if (h == NULL)
 		return;
 	lock_take(&h->lock);
+	harvest_check(h);
 	h->soon = true;
 	cond_signal(&h->changed);
 	lock_give(&h->lock);
@@ -719,6 +731,8 @@ void harvest_finish(struct harvest *h, bool clean)
 	if (h == NULL)
 		return;
 	lock_take(&h->lock);
+	harvest_check(h);
+	assert(!h->over); /* who finishes it frees it */
 	h->clean = clean;
 	h->over = true;
 	cond_signal(&h->changed);

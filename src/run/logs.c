@@ -46,6 +46,13 @@ struct logs {
 	_Atomic int64_t until_ms, heard_ms;
 };
 
+/* What is true whenever the lock is free. */
+static void logs_check(const struct logs *l)
+{
+	assert(l->magic == LOGS_MAGIC && lock_is_mine(&l->lock) && l->fd >= 0);
+	assert(l->tail.n <= l->tail.max);
+}
+
 int logs_open(struct logs **out, const char *path, const struct redact *r, struct err *err)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -72,6 +79,7 @@ int logs_open(struct logs **out, const char *path, const struct redact *r, struc
 void logs_on_write(struct logs *l, void (*fn)(void *arg), void *arg)
 {
 	lock_take(&l->lock);
+	logs_check(l);
 	l->on_write = fn;
 	l->arg = arg;
 	lock_give(&l->lock);
@@ -141,7 +149,9 @@ static void put(struct logs *l, const struct buf *b)
 	void *arg = NULL;
 
 	lock_take(&l->lock);
+	logs_check(l);
 	put_locked(l, b);
+	logs_check(l);
 	fn = l->on_write;
 	arg = l->arg;
 	lock_give(&l->lock);
@@ -166,6 +176,7 @@ void logs_message(struct logs *l, const char *fmt, ...)
 	va_end(ap);
 	redact_text(l->redact, buf_view(&plain), &clean);
 	lock_take(&l->lock);
+	logs_check(l);
 	if (!l->full)
 		say_locked(l, buf_cstr(&clean));
 	fn = l->on_write;
@@ -178,10 +189,12 @@ void logs_message(struct logs *l, const char *fmt, ...)
 static void keep_tail(struct logs *l, struct str text)
 {
 	lock_take(&l->lock);
+	logs_check(l);
 	text = str_skip(text, text.n > LOGS_TAIL_MAX ? text.n - LOGS_TAIL_MAX : 0);
 	if (l->tail.n + text.n > l->tail.max)
 		buf_drop(&l->tail, l->tail.n + text.n - LOGS_TAIL_MAX);
 	buf_str(&l->tail, text);
+	logs_check(l);
 	lock_give(&l->lock);
 }
 
@@ -208,6 +221,7 @@ static void cut_lines(struct logs *l, struct stream *s, bool partial, struct buf
 		s->open = true;
 	}
 	lock_give(&l->lock);
+	assert(used <= s->text.n);
 	if (used > 0)
 		buf_drop(&s->text, used);
 	if (s->text.n == 0)
@@ -216,12 +230,13 @@ static void cut_lines(struct logs *l, struct stream *s, bool partial, struct buf
 
 static void end_stream(struct logs *l, struct stream *s, struct buf *out)
 {
+	assert(s->fd >= 0);
 	redact_flush(&s->redact, &s->text);
 	if (s->text.n > 0 ? s->text.p[s->text.n - 1] != '\n' : s->open)
 		buf_putc(&s->text, '\n'); /* an open line ends with its stream */
 	cut_lines(l, s, true, out);
-	if (s->fd >= 0)
-		(void)close(s->fd);
+	assert(s->text.n == 0); /* all of it is cut */
+	(void)close(s->fd);
 	s->fd = -1;
 }
 
@@ -231,6 +246,7 @@ static bool read_stream(struct logs *l, struct stream *s, struct buf *out)
 	char chunk[8192];
 	bool more = false;
 
+	assert(s->fd >= 0);
 	for (size_t got = 0; got < CHUNK;) {
 		ssize_t n = read(s->fd, chunk, sizeof(chunk));
 
@@ -338,6 +354,7 @@ void logs_finish(struct logs *l, int64_t drain_ms)
 	l->finish = true;
 	event_set(l->wake_fd);
 	(void)pthread_join(l->thread, NULL);
+	assert(l->stream[0].fd < 0 && l->stream[1].fd < 0);
 	l->pumping = false;
 	for (size_t i = 0; i < COUNT(l->stream); i++) {
 		redact_stream_done(&l->stream[i].redact);

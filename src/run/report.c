@@ -68,8 +68,7 @@ static void fence(struct report *r, const char *why)
 	wake(r);
 }
 
-/* What is true whenever the lock is free. */
-static void report_check(const struct report *r)
+void report_check(const struct report *r)
 {
 	assert(r->magic == REPORT_MAGIC && lock_is_mine(&r->lock));
 	assert(r->stage < STAGE_COUNT);
@@ -77,7 +76,8 @@ static void report_check(const struct report *r)
 	assert(r->at < r->n_ways && r->reached < r->n_ways);
 	assert((r->n_outbox == 0) == TAILQ_EMPTY(&r->outbox));
 	assert(r->n_exec <= REPORT_EXECS_MAX);
-	assert(!r->desired.stop || r->cancel); /* a stop ends staging */
+	assert(!r->log_kept || r->flush_ms > 0); /* nobody asks before the end */
+	assert(!r->desired.stop || r->cancel);   /* a stop ends staging */
 }
 
 static bool seen_exec(struct report *r, const char *id)

@@ -98,6 +98,9 @@ struct report {
 /* report.c: the attempt's folder was removed: there is nobody to tell anything. */
 bool report_is_orphan(const struct report *r);
 
+/* Asserts, with r->lock held, what is true of it whenever that lock is free. */
+void report_check(const struct report *r);
+
 /* report_http.c */
 int report_ways(struct report *r, const struct wire_start *start, struct err *err) MUST_CHECK;
 void report_ways_done(struct report *r);

@@ -111,6 +111,7 @@ static bool ask_log(struct report *r, uint64_t size, bool done, uint64_t *next)
 void report_doubt_log(struct report *r)
 {
 	lock_take(&r->lock);
+	report_check(r);
 	r->log_doubt = true;
 	cond_broadcast(&r->changed);
 	lock_give(&r->lock);
@@ -128,6 +129,7 @@ void *report_log_main(void *arg)
 		bool done, ask;
 
 		lock_take(&r->lock);
+		report_check(r);
 		size = logs_size(r->logs); /* with the lock: no change is missed before the wait */
 		sent = r->log_sent;
 		done = size <= sent && r->flush_ms > 0 && !r->log_kept;
@@ -147,6 +149,7 @@ void *report_log_main(void *arg)
 		lock_take(&r->lock);
 		r->log_sent = next;
 		r->log_kept = done && next == size;
+		report_check(r);
 		cond_broadcast(&r->changed);
 		lock_give(&r->lock);
 	}

@@ -16,6 +16,7 @@ static void item_free(struct outbox_item *m)
 
 static void drop_item(struct report *r, struct outbox_item *m)
 {
+	assert(r->n_outbox > 0 && !m->sending);
 	TAILQ_REMOVE(&r->outbox, m, link);
 	r->n_outbox--;
 	item_free(m);
@@ -32,6 +33,7 @@ static void queue_item(struct report *r, const char *path, const char *key, stru
 	if (body.n > 0)
 		memcpy(m->body, body.p, body.n);
 	lock_take(&r->lock);
+	report_check(r);
 	TAILQ_FOREACH(old, &r->outbox, link)
 	{
 		if (key != NULL && old->key != NULL && !old->sending && strcmp(old->key, key) == 0)
@@ -48,6 +50,7 @@ static void queue_item(struct report *r, const char *path, const char *key, stru
 		drop_item(r, old);
 	TAILQ_INSERT_TAIL(&r->outbox, m, link);
 	r->n_outbox++;
+	report_check(r);
 	cond_broadcast(&r->changed);
 	lock_give(&r->lock);
 }
@@ -90,7 +93,9 @@ void *report_outbox_main(void *arg)
 		bool sent = false;
 
 		lock_take(&r->lock);
+		report_check(r);
 		m = TAILQ_FIRST(&r->outbox);
+		assert(m == NULL || !m->sending); /* by nobody but this thread */
 		if (m == NULL)
 			report_wait_locked(r, 1000);
 		else
@@ -102,6 +107,8 @@ void *report_outbox_main(void *arg)
 		if (!sent && !r->halt)
 			log_warn("%s: %s", m->path, err.msg);
 		lock_take(&r->lock);
+		report_check(r);
+		assert(m == TAILQ_FIRST(&r->outbox) && m->sending); /* nobody takes it away */
 		m->sending = false;
 		if (sent || report_is_rejected(&reply)) {
 			drop_item(r, m);
@@ -109,6 +116,7 @@ void *report_outbox_main(void *arg)
 			cond_broadcast(&r->changed);
 			sent = true;
 		}
+		report_check(r);
 		lock_give(&r->lock);
 		if (!sent)
 			report_pause_after(r, &tries);

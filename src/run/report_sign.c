@@ -108,6 +108,7 @@ static void ask_all(struct report *r, struct report_ask *const *ask, size_t n)
 static void ask_in_turn(struct report *r, struct report_ask *mine)
 {
 	lock_take(&r->lock);
+	report_check(r);
 	TAILQ_INSERT_TAIL(&r->asks, mine, link);
 	while (!mine->done) {
 		struct report_ask *batch[WIRE_SIGN_MAX];
@@ -121,13 +122,18 @@ static void ask_in_turn(struct report *r, struct report_ask *mine)
 			batch[n++] = TAILQ_FIRST(&r->asks);
 			TAILQ_REMOVE(&r->asks, batch[n - 1], link);
 		}
+		assert(n > 0); /* mine at least: who had it would have ended it */
 		r->asking = true;
 		lock_give(&r->lock);
 		ask_all(r, batch, n);
 		lock_take(&r->lock);
+		report_check(r);
+		assert(r->asking);
 		r->asking = false;
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < n; i++) {
+			assert(!batch[i]->done);
 			batch[i]->done = true;
+		}
 		cond_broadcast(&r->asked);
 	}
 	lock_give(&r->lock);
