@@ -678,6 +678,7 @@ static void *harvest_thread(void *arg)
 
 static void harvest_free(struct harvest *h)
 {
+	h->magic = 0;
 	if (h->root >= 0)
 		(void)close(h->root);
 	cond_done(&h->changed);
@@ -732,7 +733,7 @@ void harvest_finish(struct harvest *h, bool clean)
 		return;
 	lock_take(&h->lock);
 	harvest_check(h);
-	assert(!h->over); /* who finishes it frees it */
+	assert(!h->over); /* asked once */
 	h->clean = clean;
 	h->over = true;
 	cond_signal(&h->changed);
@@ -747,5 +748,12 @@ void harvest_finish(struct harvest *h, bool clean)
 	}
 	lock_give(&h->lock);
 	(void)pthread_join(h->thread, NULL);
+}
+
+void harvest_close(struct harvest *h)
+{
+	if (h == NULL)
+		return;
+	assert(h->done);
 	harvest_free(h);
 }

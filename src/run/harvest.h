@@ -49,8 +49,10 @@ struct harvest;
 /* What is there now was there before the job. */
 int harvest_start(struct harvest **out, const struct harvest_options *o,
                   struct err *err) MUST_CHECK;
-void harvest_soon(struct harvest *h); /* a good moment; NULL is fine */
+void harvest_soon(struct harvest *h); /* a good moment; NULL, or one that is over, is fine */
 /* The commands are over; `clean`: by themselves, so nothing was being written. NULL is fine. */
 void harvest_finish(struct harvest *h, bool clean);
+/* Once it is finished, and nobody says harvest_soon() any more. NULL is fine. */
+void harvest_close(struct harvest *h);
 
 #endif

@@ -40,7 +40,8 @@ struct run {
 	struct quota *quota;
 	uint32_t project; /* of the checkpoint folder, whose size is limited; 0: it has none */
 	struct prjquota_keeper *limit; /* of that, for a runner that gave up root; else NULL */
-	struct harvest *harvest;       /* NULL: nothing is kept of what compilers make */
+	/* NULL: nothing is kept of what compilers make. The ship's threads read it, too. */
+	struct harvest *_Atomic harvest;
 	struct execs *execs;
 	struct wire_env *env;
 	size_t n_env;

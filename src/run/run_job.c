@@ -219,6 +219,7 @@ static void start_harvest(struct run *r)
 {
 	const struct wire_launch *l = &r->launch;
 	struct harvest_fact *fact = NULL;
+	struct harvest *h = NULL;
 	struct err err = {0};
 	size_t n = 0;
 	struct facts_of of = {
@@ -236,7 +237,7 @@ static void start_harvest(struct run *r)
 	if (r->stage.python.at != NULL)
 		of.python = confined_path(&r->confined, r->a, r->stage.python.lease.path);
 	facts_read(r->a, &of, &fact, &n);
-	if (harvest_start(&r->harvest,
+	if (harvest_start(&h,
 	                  &(struct harvest_options){.dir = below(r, ATTEMPT_COMPILE),
 	                                            .spool = r->dir,
 	                                            .launch = l,
@@ -249,6 +250,7 @@ static void start_harvest(struct run *r)
 	                  &err) < 0)
 		logs_message(r->logs, "compile cache %s: nothing is kept: %s", l->compile.repo,
 		             err.msg);
+	r->harvest = h;
 	err_clear(&err);
 }
 
@@ -690,7 +692,7 @@ static void run_commands(struct run *r)
 	run_crash_at("recorded");
 	if (r->harvest != NULL || r->ship != NULL)
 		report_stage(r->report, STAGE_SYNC);
-	harvest_finish(TAKE(r->harvest), r->code == 0 && r->end.end == JOB_END_EXIT);
+	harvest_finish(r->harvest, r->code == 0 && r->end.end == JOB_END_EXIT);
 	sync_checkpoints(r);
 }
 

@@ -338,6 +338,7 @@ static void run_close(struct run *r)
 	report_close(r->report);
 	sampler_stop(r->sampler);
 	ship_close(r->ship);
+	harvest_close(r->harvest); /* after who tells it of checkpoints */
 	if (r->sandbox != NULL && !sandbox_kill(r->sandbox))
 		r->left = true;
 	sandbox_close(r->sandbox);
