@@ -427,7 +427,7 @@ bool report_flush(struct report *r)
 	return all;
 }
 
-void report_close(struct report *r)
+void report_halt(struct report *r)
 {
 	if (r == NULL)
 		return;
@@ -436,6 +436,13 @@ void report_close(struct report *r)
 	r->done = true;
 	cond_broadcast(&r->changed);
 	lock_give(&r->lock);
+}
+
+void report_close(struct report *r)
+{
+	if (r == NULL)
+		return;
+	report_halt(r);
 	if (r->started) {
 		logs_on_write(r->logs, NULL, NULL);
 		(void)pthread_join(r->heartbeat, NULL);
@@ -443,6 +450,7 @@ void report_close(struct report *r)
 		(void)pthread_join(r->ship, NULL);
 		(void)pthread_join(r->outbox_thread, NULL);
 	}
+	assert(!r->asking && TAILQ_EMPTY(&r->asks)); /* who asked has ended */
 	report_outbox_done(r);
 	report_ways_done(r);
 	(void)close(r->event_fd);

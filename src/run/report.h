@@ -115,6 +115,9 @@ bool report_flush(struct report *r);
 /* Until the server has it. ERR_CANCELED: fenced, or away for too long; else the words with which
  * the server refuses it for good: its attempt is over, or, as far as is known, never. */
 int report_exit(struct report *r, const struct wire_exit *x, struct err *err) MUST_CHECK;
-void report_close(struct report *r); /* stops the threads; NULL is fine */
+/* Requests end at once, also those of others through it; report_close() is next. NULL is fine. */
+void report_halt(struct report *r);
+/* Stops the threads. Nobody else uses it any more. NULL is fine. */
+void report_close(struct report *r);
 
 #endif

@@ -335,10 +335,11 @@ static void run_close(struct run *r)
 {
 	execs_free(r->execs);
 	quota_stop(r->quota); /* before the groups go that it freezes */
+	report_halt(r->report);
+	ship_close(r->ship); /* until then it reports, has requests signed, and tells the harvest */
+	harvest_close(r->harvest);
 	report_close(r->report);
 	sampler_stop(r->sampler);
-	ship_close(r->ship);
-	harvest_close(r->harvest); /* after who tells it of checkpoints */
 	if (r->sandbox != NULL && !sandbox_kill(r->sandbox))
 		r->left = true;
 	sandbox_close(r->sandbox);
