@@ -55,8 +55,30 @@ static void test_map(void **state)
 	assert_ptr_equal(map_get(m, STR_LIT("key-4998")), (void *)(uintptr_t)4998);
 }
 
+struct thing {
+	unsigned magic;
+#define THING_MAGIC 0x54484e47U
+};
+
+static void take_thing(void *arg)
+{
+	(void)FROM_VOID(struct thing, arg, THING_MAGIC);
+}
+
+/* What comes back through a void * is what was given there. */
+static void from_void(void **state UNUSED)
+{
+	struct thing thing = {THING_MAGIC}, other = {0x54484e48U}, gone = {0};
+
+	assert_false(asserts(take_thing, &thing));
+	assert_true(asserts(take_thing, &other));
+	assert_true(asserts(take_thing, &gone));
+	assert_true(asserts(take_thing, NULL));
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_map),
+	cmocka_unit_test(from_void),
 };
 
 UNIT_MAIN(tests)
