@@ -23,7 +23,7 @@ static void write_record(struct buf *out, int64_t now_ns, int64_t *last_ns, char
                          struct str text, bool continues)
 {
 	assert(*last_ns < INT64_MAX);
-	*last_ns = MAX(MAX(now_ns, 0), *last_ns + 1);
+	*last_ns = MAX(MIN(MAX(now_ns, 0), LOGLINE_NS_MAX), *last_ns + 1);
 	buf_printf(out, "%019" PRId64 " %c ", *last_ns,
 	           continues ? (char)(stream - 'a' + 'A') : stream);
 	buf_str(out, text);
@@ -76,7 +76,7 @@ static bool parse_record(struct str line, struct logline *out)
 	if (stream == '\0' || strchr("oesOES", stream) == NULL)
 		return false;
 	*out = (struct logline){
-		.ns = ns,
+		.ns = MIN(ns, LOGLINE_NS_MAX),
 		.stream = (char)(stream | 0x20),
 		.continues = (stream & 0x20) == 0,
 		.text = str_skip(line, LOGLINE_HEAD),

@@ -16,6 +16,9 @@
 #define LOGLINE_TEXT_MAX ((size_t)16 << 10)
 #define LOGLINE_HEAD 22 /* 19 digits, space, stream, space */
 #define LOGLINE_MAX (LOGLINE_HEAD + LOGLINE_TEXT_MAX + 1)
+/* 2200-01-01. A later time, which a wrong clock or whoever sends a log may say, is taken for this
+ * one: others rise after it as long as anybody writes. */
+#define LOGLINE_NS_MAX INT64_C(7258118400000000000)
 
 struct logline {
 	int64_t ns;

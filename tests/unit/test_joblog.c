@@ -141,6 +141,24 @@ static void test_order_and_merge(void **state)
 }
 
 /* Sending again what was taken doubles nothing, also over a restart; a gap is refused. */
+/* Of a clock that is wrong by centuries: behind the last time that there is, no other one rises. */
+static void test_the_last_time(void **state)
+{
+	static const char last[] = "9223372036854775807 o one\n9223372036854775807 o two\n";
+	struct world w;
+	uint64_t next;
+
+	(void)state;
+	setup(&w);
+	assert_ok(joblogs_append(w.logs, JOB, "at0", 0, 0, str_of(last), false, &next, &w.err),
+	          &w.err);
+	assert_ok(joblogs_message(w.logs, JOB, 5 * MS, "three", &w.err), &w.err);
+	again(&w);
+	assert_ok(joblogs_message(w.logs, JOB, 6 * MS, "four", &w.err), &w.err);
+	assert_string_equal(page(&w, 0, 0, 0, 10, false), "0:o:one|0:o:two|0:s:three|0:s:four|");
+	done(&w);
+}
+
 static void test_resend(void **state)
 {
 	struct world w;
@@ -539,6 +557,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_refuses),
 	cmocka_unit_test(test_empty),
 	cmocka_unit_test(test_order_and_merge),
+	cmocka_unit_test(test_the_last_time),
 	cmocka_unit_test(test_resend),
 	cmocka_unit_test(test_pages_keep_milliseconds_whole),
 	cmocka_unit_test(test_long_lines),
