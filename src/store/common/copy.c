@@ -23,6 +23,13 @@ struct ring {
 	char *chunk[COPY_RING];
 };
 
+/* What is true whenever the lock is free. */
+static void ring_check(const struct ring *r)
+{
+	assert(r->magic == RING_MAGIC && lock_is_mine(&r->lock) && r->hash != NULL);
+	assert(r->hashed <= r->filled && r->filled - r->hashed <= COPY_RING);
+}
+
 static void *hasher(void *arg)
 {
 	struct ring *r = FROM_VOID(struct ring, arg, RING_MAGIC);
@@ -35,11 +42,14 @@ static void *hasher(void *arg)
 			cond_wait(&r->moved, &r->lock);
 		if (r->filled == r->hashed)
 			break;
+		ring_check(r);
 		i = r->hashed % COPY_RING;
+		assert(r->chunk[i] != NULL && r->n[i] <= COPY_CHUNK);
 		lock_give(&r->lock);
 		hash_add(r->hash, r->chunk[i], r->n[i]);
 		lock_take(&r->lock);
 		r->hashed++;
+		ring_check(r);
 		cond_signal(&r->moved);
 	}
 	lock_give(&r->lock);
@@ -95,6 +105,7 @@ static char *ring_take(struct ring *r, size_t *i)
 	lock_take(&r->lock);
 	while (r->filled - r->hashed == COPY_RING)
 		cond_wait(&r->moved, &r->lock);
+	ring_check(r);
 	*i = r->filled % COPY_RING;
 	lock_give(&r->lock);
 	if (r->chunk[*i] == NULL)
@@ -105,8 +116,10 @@ static char *ring_take(struct ring *r, size_t *i)
 static void ring_give(struct ring *r, size_t i, size_t n)
 {
 	lock_take(&r->lock);
+	assert(!r->done && i == r->filled % COPY_RING && n > 0 && n <= COPY_CHUNK);
 	r->n[i] = n;
 	r->filled++;
+	ring_check(r);
 	cond_signal(&r->moved);
 	lock_give(&r->lock);
 }
@@ -201,6 +214,7 @@ static int copy_hashed(const struct copy_job *job, struct err *err)
 	cond_signal(&r.moved);
 	lock_give(&r.lock);
 	(void)pthread_join(thread, NULL);
+	assert(r.hashed == r.filled);
 	for (size_t i = 0; i < COPY_RING; i++)
 		free(r.chunk[i]);
 	if (rc == 0)

@@ -57,6 +57,13 @@ void joblogs_close(struct joblogs *l)
 	free(l);
 }
 
+/* What is true of one whenever its lock is free. */
+static void logfile_check(const struct logfile *f)
+{
+	assert(f->magic == LOGFILE_MAGIC && lock_is_mine(&f->lock));
+	assert(f->fd >= 0 && f->state_fd >= 0 && f->n_attempts <= JOBLOG_ATTEMPTS_MAX);
+}
+
 int joblog_check_id(const char *job_id, struct err *err)
 {
 	struct str id = str_of(job_id);
@@ -234,6 +241,7 @@ static void evict(struct joblogs *l)
 	map_each(l->files, find_oldest, &oldest);
 	if (oldest == NULL)
 		return; /* every one is in use just now: workers bound how many that can be */
+	assert(!oldest->dead);
 	(void)map_del(l->files, str_of(oldest->name));
 	logfile_free(oldest);
 }
@@ -345,6 +353,7 @@ uint64_t joblog_size(struct logfile *f)
 	uint64_t size;
 
 	lock_take(&f->lock);
+	logfile_check(f);
 	size = f->size;
 	lock_give(&f->lock);
 	return size;
@@ -362,6 +371,7 @@ static struct joblog_attempt *attempt_of(struct logfile *f, const char *id)
 		        sizeof(f->attempt[0]) * (JOBLOG_ATTEMPTS_MAX - 1));
 		f->n_attempts--;
 	}
+	assert(f->n_attempts < JOBLOG_ATTEMPTS_MAX);
 	at = &f->attempt[f->n_attempts++];
 	memset(at, 0, sizeof(*at));
 	copy_cut(at->id, sizeof(at->id), id);
@@ -374,11 +384,14 @@ static int commit(struct logfile *f, const struct buf *text, int64_t last_ns, st
 {
 	uint64_t size = f->size;
 
+	logfile_check(f);
+	assert(last_ns >= f->last_ns); /* the order of a log is that of its times */
 	f->size += text->n;
 	if (fs_pwrite_all(f->fd, text->p, text->n, size, err) < 0) {
 		(void)err_wrap(err, "log of %s", f->name);
 	} else if (state_save(f, err) == 0) {
 		f->last_ns = last_ns;
+		logfile_check(f);
 		return 0;
 	}
 	f->size = size;
@@ -427,6 +440,7 @@ static int append_locked(struct logfile *f, const char *attempt_id, uint64_t seq
 	bool full = f->full;
 	size_t skip;
 
+	logfile_check(f);
 	if (seq > at->next) {
 		*next = at->next;
 		return err_set(err, ERR_CONFLICT,

@@ -206,11 +206,27 @@ struct sending {
 	struct err err; /* first cause */
 };
 
+/* What is true whenever the lock is free. */
+static void sending_check(const struct sending *u)
+{
+	assert(u->magic == SENDING_MAGIC && lock_is_mine(&u->lock));
+	assert(u->n_sent <= u->next && u->next <= u->n_parts && u->hashed <= u->n_parts);
+	assert(u->sent_bytes <= u->f->size);
+	for (size_t i = 0; i < S3_SLOTS; i++) {
+		const struct slot *x = &u->slot[i];
+
+		assert(x->busy ? x->part < u->next : !x->read && !x->sent);
+		assert(!x->sent || x->read);
+	}
+}
+
 static void fail(struct sending *u, const struct err *err)
 {
 	lock_take(&u->lock);
+	sending_check(u);
 	if (u->err.code == ERR_NONE)
 		u->err = *err;
+	assert(u->err.code != ERR_NONE);
 	atomic_store(&u->stop, true);
 	cond_broadcast(&u->moved);
 	lock_give(&u->lock);
@@ -242,6 +258,7 @@ static struct slot *take_slot(struct sending *u)
 		free_one->busy = true;
 		free_one->part = u->next++;
 	}
+	sending_check(u);
 	lock_give(&u->lock);
 	return free_one;
 }
@@ -260,7 +277,9 @@ static int send_slot(struct sending *u, struct slot *slot, struct err *err)
 	/* it is not needed again: training's page cache is left alone; a hint */
 	(void)posix_fadvise(u->f->fd, (off_t)at, (off_t)slot->n, POSIX_FADV_DONTNEED);
 	lock_take(&u->lock);
+	assert(slot->busy && !slot->read);
 	slot->read = true;
+	sending_check(u);
 	cond_broadcast(&u->moved);
 	lock_give(&u->lock);
 	c.body = str_n(slot->p, slot->n);
@@ -269,10 +288,12 @@ static int send_slot(struct sending *u, struct slot *slot, struct err *err)
 	if (s3_put_part(u->s, u->key, u->id, part->number, &c, part->etag, err) < 0)
 		return -1;
 	lock_take(&u->lock);
+	assert(slot->busy && !slot->sent);
 	slot->sent = true;
 	u->sent_bytes += slot->n;
 	u->n_sent++;
 	settle(u, slot);
+	sending_check(u);
 	lock_give(&u->lock);
 	return 0;
 }
@@ -323,8 +344,10 @@ static void attend(struct sending *u, struct hash *h)
 				hash_add(h, slot->p, slot->n);
 			lock_take(&u->lock);
 			if (slot != NULL) {
+				assert(slot->part == u->hashed);
 				u->hashed++;
 				settle(u, slot);
+				sending_check(u);
 			}
 			continue;
 		}

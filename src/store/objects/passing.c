@@ -475,8 +475,10 @@ static void serve(void *arg)
 {
 	struct conn *c = FROM_VOID(struct conn, arg, CONN_MAGIC);
 	struct passing *p = c->p;
-	bool well = answer(c);
+	bool well;
 
+	assert(state_of(c) == CONN_BUSY); /* this worker's alone */
+	well = answer(c);
 	c->since_ms = clock_mono_ms();
 	set_state(c, well ? CONN_IDLE : CONN_OVER);
 	wake(p);
@@ -486,8 +488,10 @@ static void serve(void *arg)
 
 static void conn_free(struct conn *c)
 {
+	assert(c->magic == CONN_MAGIC && state_of(c) != CONN_BUSY); /* no worker has it */
 	drop_blank(c);
 	(void)close(c->fd);
+	c->magic = 0;
 	free(c);
 }
 
@@ -545,10 +549,12 @@ static size_t look(struct passing *p, struct pollfd *at, struct conn **whose)
 {
 	size_t n = 0, kept = 0;
 
+	assert(p->n <= PASSING_CONNS_MAX);
 	for (size_t i = 0; i < p->n; i++) {
 		struct conn *c = p->conn[i];
 		enum conn_state s = state_of(c);
 
+		assert(c->magic == CONN_MAGIC && c->p == p && c->fd >= 0);
 		if (is_over(p, c, s)) {
 			conn_free(c);
 			p->conn[i] = NULL;
