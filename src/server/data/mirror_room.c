@@ -554,6 +554,7 @@ int mirror_room_take(struct app *app, const char *source, uint64_t all,
 	lock_take(&r->lock);
 	if (h != NULL)
 		LIST_INSERT_HEAD(&r->holds, h, in);
+	assert(r->busy); /* it was our turn */
 	r->busy = false;
 	cond_signal(&r->idle);
 	lock_give(&r->lock);

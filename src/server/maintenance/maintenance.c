@@ -30,6 +30,17 @@ struct maintenance {
 	struct workers *pool;          /* NULL: stopping */
 };
 
+/* What is true of one whenever the lock is free. */
+static void task_check(const struct maintenance_task *t)
+{
+	const struct maintenance_view *v = &t->view;
+
+	assert(t->magic == MAINTENANCE_TASK_MAGIC && lock_is_mine(&t->app->maintenance->lock));
+	assert((v->state == MAINTENANCE_RUNNING) == (v->ended_ms == 0));
+	assert((v->state == MAINTENANCE_FAILED) == (v->error != NULL));
+	assert(v->n_items <= MAINTENANCE_ITEMS_MAX && v->n_items <= v->found);
+}
+
 static const char *kind_of(const struct maintenance_want *w)
 {
 	return w->verify ? "verify" : w->dry_run ? "gc --dry-run" : "gc";
@@ -126,6 +137,8 @@ void maintenance_found(struct maintenance_task *t, const struct maintenance_item
 	struct maintenance_view *v = &t->view;
 
 	lock_take(&t->app->maintenance->lock);
+	task_check(t);
+	assert(v->state == MAINTENANCE_RUNNING);
 	if (!t->want.dry_run)
 		log_info("maintenance: %s: %s %s%s%s bytes=%" PRIu64 ": %s", kind_of(&t->want),
 		         x->kind, x->name, x->path != NULL ? " " : "",
@@ -135,6 +148,7 @@ void maintenance_found(struct maintenance_task *t, const struct maintenance_item
 	v->found_bytes += x->bytes;
 	if (v->n_items < MAINTENANCE_ITEMS_MAX)
 		v->item[v->n_items++] = copy_item(t->a, x);
+	task_check(t);
 	lock_give(&t->app->maintenance->lock);
 }
 
@@ -143,12 +157,15 @@ static void finish(struct maintenance_task *t, int r, const struct err *err)
 	struct maintenance_view *v = &t->view;
 
 	lock_take(&t->app->maintenance->lock);
+	task_check(t);
+	assert(v->state == MAINTENANCE_RUNNING); /* it ends once */
 	v->state = r == 0                      ? MAINTENANCE_DONE
 	           : err->code == ERR_CANCELED ? MAINTENANCE_STOPPED
 	                                       : MAINTENANCE_FAILED;
 	v->error = v->state == MAINTENANCE_FAILED ? arena_cstr(t->a, err->msg) : NULL;
 	v->ended_ms = clock_wall_ms();
 	v->rate_bytes_s = 0;
+	task_check(t);
 	log_info("maintenance: finished: kind=%s by=%s found=%" PRIu64 " bytes=%" PRIu64 "%s%s",
 	         kind_of(&t->want), t->by, v->found, v->found_bytes, r < 0 ? " " : "",
 	         r < 0 ? err->msg : "");
@@ -199,6 +216,7 @@ static void show(const struct maintenance_task *t, struct arena *a, struct maint
 {
 	double seconds = (double)(clock_mono_ms() - t->begun_mono_ms) / 1000;
 
+	task_check(t);
 	*out = t->view;
 	out->id = arena_cstr(a, t->id);
 	out->by = arena_cstr(a, t->by);
