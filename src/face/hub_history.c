@@ -48,24 +48,23 @@ static void js_large(struct js *js, const struct repo_large_file *f)
 int hub_get_large(struct request *rq, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
-	int64_t skip = MAX(request_query_int(rq, "p", 0, err), (int64_t)0);
 	struct repo_large_file *f = NULL;
 	const struct repo_ops *ops = NULL;
 	struct hub_name name = {0};
 	bool more = false;
-	size_t n = 0;
+	size_t n = 0, skip = 0;
 	struct js js;
 
-	if (err->code != ERR_NONE || hub_repos_of(rq, &ops, err) < 0 ||
+	if (hub_skip(rq, &skip, err) < 0 || hub_repos_of(rq, &ops, err) < 0 ||
 	    hub_name_of(rq, &name, err) < 0 ||
-	    ops->large_files(face_ask(rq), &name, (size_t)skip, PAGE, &f, &n, &more, err) < 0)
+	    ops->large_files(face_ask(rq), &name, skip, PAGE, &f, &n, &more, err) < 0)
 		return -1;
 	js_init(&js, &out);
 	js_list(&js);
 	for (size_t i = 0; i < n; i++)
 		js_large(&js, &f[i]);
 	js_end(&js);
-	if (more && hub_link_more(rq, (size_t)skip + n, err) < 0)
+	if (more && hub_link_more(rq, skip + n, err) < 0)
 		return -1;
 	return hub_send_json(rq, &out, err);
 }

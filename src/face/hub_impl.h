@@ -47,6 +47,8 @@ int hub_moved(struct request *rq, const struct hub_name *old, const char *id,
               struct err *err) MUST_CHECK;
 int hub_send_json(struct request *rq, const struct buf *out, struct err *err) MUST_CHECK;
 int hub_done(struct request *rq) MUST_CHECK; /* "{}" */
+/* How many entries a page leaves out, which the parameter p says. */
+int hub_skip(struct request *rq, size_t *out, struct err *err) MUST_CHECK;
 /* Says where the next page is: this path, with so many entries left out. */
 int hub_link_more(struct request *rq, size_t skip, struct err *err) MUST_CHECK;
 /* What the client sends, as it comes. */

@@ -11,6 +11,7 @@
 #define PATHS_MAX 10000
 #define CURSOR_MAX ((size_t)64 << 10) /* a path, and it came in a head */
 #define LINK_MAX ((size_t)256 << 10)
+#define SKIP_MAX 1000000000 /* entries before a page */
 
 int hub_send_json(struct request *rq, const struct buf *out, struct err *err)
 {
@@ -67,6 +68,18 @@ static int send_commits(struct request *rq, const struct hub_listing *l, struct 
 	return hub_send_json(rq, &out, err);
 }
 
+int hub_skip(struct request *rq, size_t *out, struct err *err)
+{
+	int64_t skip = request_query_int(rq, "p", 0, err);
+
+	if (err->code != ERR_NONE)
+		return -1;
+	if (skip > SKIP_MAX)
+		return err_set(err, ERR_INVALID, "p: there is no such page");
+	*out = (size_t)MAX(skip, (int64_t)0);
+	return 0;
+}
+
 int hub_link_more(struct request *rq, size_t skip, struct err *err)
 {
 	AUTO_BUF struct buf link = BUF_INIT(LINK_MAX);
@@ -85,15 +98,13 @@ int hub_get_commits(struct request *rq, struct err *err)
 	const struct repo_ops *ops = face_ctx(rq)->ops->repos;
 	struct model_repo_commit *c = NULL;
 	struct hub_name name = {0};
-	int64_t skip = request_query_int(rq, "p", 0, err);
 	bool more = false;
 	struct js js;
-	size_t n = 0;
+	size_t n = 0, skip = 0;
 
-	if (err->code != ERR_NONE || hub_name_of(rq, &name, err) < 0)
+	if (hub_skip(rq, &skip, err) < 0 || hub_name_of(rq, &name, err) < 0)
 		return -1;
-	if (ops == NULL || ops->commits(face_ask(rq), &name, (size_t)MAX(skip, (int64_t)0), PAGE,
-	                                &c, &n, &more, err) < 0) {
+	if (ops == NULL || ops->commits(face_ask(rq), &name, skip, PAGE, &c, &n, &more, err) < 0) {
 		if (ops != NULL && err->id != ERR_HUB_REPO_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -104,7 +115,7 @@ int hub_get_commits(struct request *rq, struct err *err)
 	for (size_t i = 0; i < n; i++)
 		hub_js_own_commit(&js, &c[i]);
 	js_end(&js);
-	if (more && hub_link_more(rq, (size_t)MAX(skip, (int64_t)0) + n, err) < 0)
+	if (more && hub_link_more(rq, skip + n, err) < 0)
 		return -1;
 	return hub_send_json(rq, &out, err);
 }

@@ -291,6 +291,8 @@ static void what_is_refused(void **state UNUSED)
 		{REPO "/tree/main?cursor=YQBi", 400, ""},      /* "a\0b" */
 		{REPO "/tree/main?cursor=Li4veA", 400, ""},    /* "../x" */
 		{REPO "/tree/main/a?cursor=ZW1wdHk", 400, ""}, /* "empty" is not below a */
+		{REPO "/commits/main?p=9223372036854775807", 400, ""},
+		{REPO "/commits/main?p=x", 400, ""},
 		{REPO "/xet-read-token/main", 404, ""},
 		{REPO "/xet-write-token/main", 404, "RepoNotFound"},
 		{"/api/models/net/xet-write-token/main", 404, ""},
