@@ -30,6 +30,38 @@ struct execs {
 	uint64_t generation;
 };
 
+/* Where a command can go from here. Who has left it may still hang it up. */
+#define TO(s) (1U << (s))
+static const unsigned exec_next[EXEC_STATE_COUNT] = {
+	[EXEC_LIVE] = TO(EXEC_HUNG) | TO(EXEC_LEFT) | TO(EXEC_OVER),
+	[EXEC_HUNG] = TO(EXEC_OVER),
+	[EXEC_LEFT] = TO(EXEC_LEFT) | TO(EXEC_HUNG) | TO(EXEC_OVER),
+};
+
+/* The only way from one state to the next, with the lock. */
+static void exec_to(struct exec *e, enum wire_exec_state to)
+{
+	assert(to < EXEC_STATE_COUNT && (exec_next[e->state] & TO(to)) != 0);
+	e->state = to;
+}
+
+/* What is true whenever the lock is free. */
+static void execs_check(const struct execs *all)
+{
+	assert(lock_is_mine(&all->lock) && all->n <= EXEC_MAX);
+	assert((all->n == 0) == TAILQ_EMPTY(&all->all));
+}
+
+/* And of a command in the table. */
+static void exec_check(const struct execs *all, const struct exec *e)
+{
+	execs_check(all);
+	assert(e->state < EXEC_STATE_COUNT && e->generation <= all->generation);
+	assert(!e->away || e->state == EXEC_HUNG || e->state == EXEC_OVER);
+	assert(!e->in.b.full && !e->out.b.full); /* nothing of a stream is ever dropped */
+	assert(!e->input_ended || e->what.input);
+}
+
 void exec_start(struct app *app)
 {
 	app->execs = xcalloc(1, sizeof(*app->execs));
@@ -41,6 +73,7 @@ void exec_start(struct app *app)
 
 static void drop(struct execs *all, struct exec *e)
 {
+	assert(all->n > 0);
 	TAILQ_REMOVE(&all->all, e, link);
 	all->n--;
 	resumable_done(&e->out);
@@ -69,11 +102,13 @@ void exec_sweep(struct app *app)
 	int64_t now = clock_mono_ms();
 
 	lock_take(&all->lock);
+	execs_check(all);
 	for (e = TAILQ_FIRST(&all->all); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, link);
 		if (e->state == EXEC_OVER && now - e->touched_ms > EXEC_KEEP_MS)
 			drop(all, e);
 	}
+	execs_check(all);
 	lock_give(&all->lock);
 }
 
@@ -95,7 +130,7 @@ static void finish(struct exec *e, int exit_code, const char *words)
 	if (words != NULL)
 		frame_put(&e->out.b, FRAME_ERR, str_of(words));
 	resumable_skip(&e->in, 0);
-	e->state = EXEC_OVER;
+	exec_to(e, EXEC_OVER);
 	e->exit_code = exit_code;
 	e->touched_ms = clock_mono_ms();
 }
@@ -110,7 +145,7 @@ static void notify_all(struct app *app, const char *id)
 /* Nobody reads what it prints any more. */
 static void abandon(struct exec *e, enum wire_exec_state how)
 {
-	e->state = how;
+	exec_to(e, how);
 	resumable_skip(&e->out, 0);
 }
 
@@ -161,6 +196,7 @@ void exec_attempt_over(struct app *app, const char *attempt_id)
 		if (e->state == EXEC_OVER || strcmp(e->attempt_id, attempt_id) != 0)
 			continue;
 		finish(e, EXEC_LOST_CODE, "stoker: the job has ended\n");
+		assert(n < EXEC_MAX);
 		ids[n++] = arena_cstr(a, e->id);
 	}
 	lock_give(&all->lock);
@@ -219,6 +255,8 @@ static int start_command(const struct ask *ask, const char *job_id, uint32_t ran
 	*exec_id = arena_cstr(ask->a, e->id);
 	lock_take(&all->lock);
 	in = insert(all, e);
+	if (in)
+		exec_check(all, e);
 	lock_give(&all->lock);
 	if (!in) {
 		arena_free(e->a);
@@ -250,6 +288,7 @@ static struct exec *take(const struct ask *ask, const char *job_id, const char *
 		              "was ended");
 		return NULL;
 	}
+	exec_check(app->execs, e);
 	e->client_ms = clock_mono_ms();
 	if (!e->away)
 		return e;
@@ -283,6 +322,7 @@ static int poll_command(const struct ask *ask, const char *job_id, const char *e
 		out->frames = arena_str(ask->a, frames);
 		out->next_offset = resumable_end(&e->out);
 	}
+	exec_check(app->execs, e);
 	lock_give(&app->execs->lock);
 	if (room)
 		app_notify(app, CHANNEL_EXEC_ROOM, exec_id);
@@ -334,6 +374,7 @@ static int give_input(const struct ask *ask, const char *job_id, const char *exe
 		*next = MAX(e->input, in->offset);
 	}
 	more = e->in.b.n > before;
+	exec_check(app->execs, e);
 	lock_give(&app->execs->lock);
 	if (more)
 		app_notify(app, CHANNEL_EXEC_IN, exec_id);
@@ -350,6 +391,7 @@ static int leave_command(const struct ask *ask, const char *job_id, const char *
 		return -1;
 	if (e->state != EXEC_OVER && e->state != EXEC_HUNG)
 		abandon(e, how);
+	exec_check(app->execs, e);
 	lock_give(&app->execs->lock);
 	notify_all(app, exec_id);
 	return 0;
@@ -370,6 +412,7 @@ static struct exec *take_own(const struct ask *ask, const char *exec_id, struct 
 		(void)err_set(err, ERR_NOT_FOUND, "no such command");
 		return NULL;
 	}
+	exec_check(all, e);
 	e->taken = true;
 	e->touched_ms = now;
 	if (e->state == EXEC_LIVE && now - e->client_ms > EXEC_AWAY_MS) {
@@ -413,6 +456,7 @@ static int take_output(const struct ask *ask, const char *exec_id, uint64_t offs
 	if (r == 0 && exit_code >= 0 && *next == offset + frames.n && e->state != EXEC_OVER)
 		finish(e, exit_code, NULL);
 	*state = e->state;
+	exec_check(app->execs, e);
 	lock_give(&app->execs->lock);
 	if (r == 0)
 		app_notify(app, CHANNEL_EXEC, exec_id);
