@@ -1,6 +1,7 @@
 /* test_blob_objects.c - blobs into an object store: what is missing, the manifest last, links where
  * the disk is the same, and pins that hold a removal off. */
 #include "blob_objects_fixture.h"
+#include "store/common/crew.h"
 
 #include "store/blobs/blob_impl.h"
 
@@ -129,7 +130,33 @@ static void pins_wait_for_a_removal_that_has_begun(void **state UNUSED)
 	assert_false(blob_going_begin(b, &d));
 }
 
+static void count_tick(void *arg)
+{
+	++*(unsigned *)arg;
+}
+
+static int no_item(void *arg UNUSED, size_t i UNUSED, const atomic_bool *stop UNUSED,
+                   struct err *err UNUSED)
+{
+	return 0;
+}
+
+/* However soon its threads are done, what they have done is told once more. */
+static void crew_tells_at_the_end(void **state UNUSED)
+{
+	unsigned ticks = 0;
+	struct crew_job job = {.threads = 2, .run = no_item, .tick = count_tick, .arg = &ticks};
+	struct err err = {0};
+
+	assert_ok(crew_run(&job, &err), &err);
+	assert_int_equal(ticks, 1);
+	job.n = 3;
+	assert_ok(crew_run(&job, &err), &err);
+	assert_true(ticks >= 2);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(crew_tells_at_the_end),
 	cmocka_unit_test(put_sends_what_is_missing_and_the_manifest_last),
 	cmocka_unit_test(put_that_fails_anywhere_goes_on),
 	cmocka_unit_test(put_links_into_a_folder_beside),

@@ -63,9 +63,11 @@ static void oversee(struct crew *c)
 	const struct crew_job *job = c->job;
 	struct err err = {0};
 
-	lock_take(&c->lock);
-	while (c->running > 0) {
-		(void)cond_wait_until(&c->ended, &c->lock, sync_deadline(CREW_TICK_MS));
+	for (bool over = false; !over;) {
+		lock_take(&c->lock);
+		if (c->running > 0)
+			(void)cond_wait_until(&c->ended, &c->lock, sync_deadline(CREW_TICK_MS));
+		over = c->running == 0;
 		lock_give(&c->lock);
 		if (job->cancel != NULL && atomic_load(job->cancel) && !atomic_load(&c->stop)) {
 			(void)err_set(&err, ERR_CANCELED, "canceled");
@@ -73,9 +75,7 @@ static void oversee(struct crew *c)
 		}
 		if (job->tick != NULL)
 			job->tick(job->arg);
-		lock_take(&c->lock);
 	}
-	lock_give(&c->lock);
 }
 
 static int run_threads(struct crew *c, struct err *err)
