@@ -96,6 +96,7 @@ class Google:
         self.folder, self.port = folder, held_port()
         self.command = [PARTS / "bin/fake-gcs-server", "-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory",
                         "-external-url", f"http://127.0.0.1:{self.port}"]
+        self.one = threading.Lock()
         self.public, self.tokens, self.asked, self.claims, self.refuse = False, set(), 0, [], None
         subprocess.run(["openssl", "genrsa", "-out", folder / "key.pem", "2048"], check=True, capture_output=True, timeout=CALL_S)
         subprocess.run(["openssl", "rsa", "-in", folder / "key.pem", "-pubout", "-out", folder / "public.pem"], check=True, capture_output=True, timeout=CALL_S)
@@ -105,7 +106,9 @@ class Google:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self):
-                google.token(self, self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
+                form = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+                with google.one:  # its files are for one at a time
+                    google.token(self, form)
 
             def do_GET(self):
                 google.forward(self)
