@@ -8,9 +8,9 @@
 #include "run/registry.h"
 
 /* its id, digest, names by digest, working directory, then its variables, a line each */
-#define LOOK_FORMAT                                                                                \
-	"{{.Id}}{{println}}{{.Digest}}{{println}}{{range .RepoDigests}}{{.}} {{end}}{{println}}"   \
-	"{{.Config.WorkingDir}}{{range .Config.Env}}{{println}}{{.}}{{end}}{{println}}"
+static const char look_format[] =
+	"{{.Id}}{{println}}{{.Digest}}{{println}}{{range .RepoDigests}}{{.}} {{end}}{{println}}"
+	"{{.Config.WorkingDir}}{{range .Config.Env}}{{println}}{{.}}{{end}}{{println}}";
 #define LOOK_MS 120000 /* of commands that only look */
 #define OUT_MAX ((size_t)256 << 10)
 #define AUTH_MAX ((size_t)8 << 20)
@@ -28,7 +28,7 @@ struct seen {
 static int look(struct arena *a, const char *image, struct seen *out, struct err *err)
 {
 	AUTO_BUF struct buf said = BUF_INIT(OUT_MAX);
-	const char *argv[] = {"podman", "image", "inspect", "--format", LOOK_FORMAT, image, NULL};
+	const char *argv[] = {"podman", "image", "inspect", "--format", look_format, image, NULL};
 	struct str text, line[4] = {0};
 	int code = 0;
 

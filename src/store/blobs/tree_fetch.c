@@ -140,8 +140,8 @@ static void plan(struct fetching *g)
 	const struct tree_fetch *f = g->f;
 	size_t large = 0;
 
-	memcpy(g->file, f->file, f->n * sizeof(*f->file));
-	qsort(g->file, f->n, sizeof(*g->file), by_content);
+	memcpy(g->file, f->file, f->n * sizeof(const struct manifest_file *));
+	qsort(g->file, f->n, sizeof(const struct manifest_file *), by_content);
 	for (size_t i = 0; i < f->n; i++) {
 		if (i > 0 && digest_same(&g->file[i - 1]->sha256, &g->file[i]->sha256))
 			continue;
@@ -217,7 +217,8 @@ static void tell(void *arg)
 
 int tree_fetch(const struct tree_fetch *f, struct err *err)
 {
-	AUTO_FREE const struct manifest_file **file = xcalloc(f->n + 1, sizeof(*file));
+	AUTO_FREE const struct manifest_file **file =
+		xcalloc(f->n + 1, sizeof(const struct manifest_file *));
 	AUTO_FREE size_t *first = xcalloc(f->n + 1, sizeof(*first));
 	struct fetching g = {.magic = FETCHING_MAGIC, .f = f, .file = file, .first = first};
 	struct crew_job crew = {

@@ -347,7 +347,8 @@ static int fill(struct making *m, const char *hex, int lease, const struct manif
 {
 	const struct lease_text text = {.bytes = list->bytes, .files = list->n, .uses = 1};
 	AUTO_FREE bool *have = xcalloc(list->n + 1, sizeof(*have));
-	AUTO_FREE const struct manifest_file **missing = xcalloc(list->n + 1, sizeof(*missing));
+	AUTO_FREE const struct manifest_file **missing =
+		xcalloc(list->n + 1, sizeof(const struct manifest_file *));
 	int rc;
 
 	m->missing = missing;
