@@ -38,6 +38,9 @@ struct spec_weights {
 	const char *mount_location; /* absolute, unique, not below /proc /sys /dev /etc /run */
 	bool hub;                   /* ours: layout hub: the place is a cache of huggingface_hub */
 	const char *secret;         /* auth_secret_name of either place, or NULL */
+	/* AWS_ASSUME_ROLE: the keys in the secret are exchanged for those of this role; NULL: none.
+	 * The region is the service's, NULL: the keys'. */
+	const char *role_arn, *role_region;
 	const char **allow, **ignore;
 	size_t n_allow, n_ignore;
 };

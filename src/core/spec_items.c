@@ -439,8 +439,10 @@ const struct spec_block spec_ref_block =
 /* --- weights --- */
 
 struct weights_auth {
-	const char *method, *secret;
+	const char *method, *secret, *role_arn, *role_region;
 };
+
+#define ASSUME_ROLE "AWS_ASSUME_ROLE"
 
 #define NO_OIDC "store the credentials in a secret and name it in auth_secret_name"
 
@@ -448,13 +450,18 @@ struct weights_auth {
 static const struct spec_field auth_fields[] = {
 	{.name = "auth_method", .kind = SPEC_TEXT, .max = 40,
 	 .at = offsetof(struct weights_auth, method),
-	 .help = "CUSTOM_SECRET"},
+	 .help = "CUSTOM_SECRET, or AWS_ASSUME_ROLE for `s3://`: the keys in the secret are "
+	         "exchanged for those of a role, again and again while files are fetched"},
 	{.name = "auth_secret_name", .kind = SPEC_NAME, .at = offsetof(struct weights_auth, secret),
 	 .help = "the secret that holds the credentials of the source"},
 	{.name = "aws_oidc_role_arn", .kind = SPEC_REFUSED, .help = NO_OIDC},
 	{.name = "aws_oidc_region", .kind = SPEC_REFUSED, .help = NO_OIDC},
-	{.name = "aws_assume_role_arn", .kind = SPEC_REFUSED, .help = NO_OIDC},
-	{.name = "aws_assume_role_region", .kind = SPEC_REFUSED, .help = NO_OIDC},
+	{.name = "aws_assume_role_arn", .kind = SPEC_TEXT, .max = 2048,
+	 .at = offsetof(struct weights_auth, role_arn),
+	 .help = "the role: `arn:aws:iam::123456789012:role/reader`"},
+	{.name = "aws_assume_role_region", .kind = SPEC_TEXT, .max = 40,
+	 .at = offsetof(struct weights_auth, role_region),
+	 .help = "the region whose service gives out its keys, if not that of the secret's"},
 	{.name = "gcp_oidc_service_account", .kind = SPEC_REFUSED, .help = NO_OIDC},
 	{.name = "gcp_oidc_workload_id_provider", .kind = SPEC_REFUSED, .help = NO_OIDC},
 };
@@ -462,21 +469,79 @@ static const struct spec_field auth_fields[] = {
 static const struct spec_block auth_block =
 	SPEC_MAP("job.weights[].auth", "How to read a private source.", auth_fields);
 
+/* arn:PARTITION:iam::ACCOUNT:role/NAME */
+static bool is_role(const char *arn)
+{
+	struct str rest = str_of(arn), part;
+
+	return str_cut(&rest, ':', &part) && str_eq(part, "arn") && str_cut(&rest, ':', &part) &&
+	       part.n > 0 && str_cut(&rest, ':', &part) && str_eq(part, "iam") &&
+	       str_cut(&rest, ':', &part) && part.n == 0 && str_cut(&rest, ':', &part) &&
+	       part.n > 0 && str_starts(rest, "role/") && rest.n > sizeof("role/") - 1;
+}
+
+static bool is_region(const char *s)
+{
+	for (size_t i = 0; s[i] != '\0'; i++) {
+		if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '-'))
+			return false;
+	}
+	return s[0] != '\0';
+}
+
+static void read_role(struct spec_reader *r, const struct doc *d, const struct weights_auth *got,
+                      struct spec_weights *w)
+{
+	if (got->role_arn == NULL)
+		spec_fault_at(r, d, "aws_assume_role_arn", "is missing: " ASSUME_ROLE " needs it");
+	else if (!is_role(got->role_arn))
+		spec_fault_at(r, doc_get(d, "aws_assume_role_arn"), "aws_assume_role_arn",
+		              "should be a role: arn:aws:iam::123456789012:role/NAME");
+	if (got->role_region != NULL && !is_region(got->role_region))
+		spec_fault_at(r, doc_get(d, "aws_assume_role_region"), "aws_assume_role_region",
+		              "should be a region: eu-west-1");
+	if (got->secret == NULL && w->secret == NULL && !spec_given(doc_get(d, "auth_secret_name")))
+		spec_fault_at(r, d, "auth_secret_name",
+		              "is missing: " ASSUME_ROLE
+		              " needs the keys that may assume the role");
+	w->role_arn = got->role_arn;
+	w->role_region = got->role_region;
+}
+
+/* Beside auth_secret_name, which is written on its own. */
+static void write_weights_auth(struct js *js, const void *base)
+{
+	const struct spec_weights *w = base;
+
+	js_open(js);
+	js_kv(js, "auth_method", ASSUME_ROLE);
+	js_kv(js, "aws_assume_role_arn", w->role_arn);
+	if (w->role_region != NULL)
+		js_kv(js, "aws_assume_role_region", w->role_region);
+	js_close(js);
+}
+
 static void read_weights_auth(struct spec_reader *r, const struct doc *d, void *base)
 {
 	const struct doc *method = doc_get(d, "auth_method");
 	struct weights_auth got = {0};
 	struct spec_weights *w = base;
+	bool role;
 
 	spec_read_block(r, &auth_block, d, &got);
 	if (d->kind != DOC_MAP)
 		return;
-	if (got.method != NULL && is_oidc(got.method))
+	role = got.method != NULL && str_ieq(str_of(got.method), ASSUME_ROLE);
+	if (role)
+		read_role(r, d, &got, w);
+	else if (got.role_arn != NULL || got.role_region != NULL)
+		spec_fault_at(r, d, "aws_assume_role_arn", "is for auth_method: " ASSUME_ROLE);
+	if (got.method != NULL && !role && is_oidc(got.method))
 		spec_fault_at(r, method, "auth_method",
 		              "%.40s is not offered by this server: " NO_OIDC, got.method);
-	else if (got.method != NULL && !str_ieq(str_of(got.method), "CUSTOM_SECRET"))
-		spec_fault_at(r, method, "auth_method", "should be CUSTOM_SECRET");
-	else if (got.secret == NULL && !spec_given(doc_get(d, "auth_secret_name")))
+	else if (got.method != NULL && !role && !str_ieq(str_of(got.method), "CUSTOM_SECRET"))
+		spec_fault_at(r, method, "auth_method", "should be CUSTOM_SECRET or " ASSUME_ROLE);
+	else if (!role && got.secret == NULL && !spec_given(doc_get(d, "auth_secret_name")))
 		spec_fault_at(r, d, "auth_secret_name", "is missing: CUSTOM_SECRET needs it");
 	else if (got.secret != NULL && w->secret != NULL)
 		spec_fault_at(r, d, "auth_secret_name",
@@ -526,7 +591,9 @@ static const struct spec_field weights_fields[] = {
 	/* Before auth: a secret named in both places is found there. */
 	{.name = "auth_secret_name", .kind = SPEC_NAME, .at = WEIGHTS(secret),
 	 .help = "short for `auth: { auth_secret_name: ... }`"},
-	{.name = "auth", .kind = SPEC_CUSTOM, .read = read_weights_auth, .block = &auth_block,
+	{.name = "auth", .kind = SPEC_CUSTOM, .flags = SPEC_SPARSE, .read = read_weights_auth,
+	 .write = write_weights_auth, .there = WEIGHTS(role_arn), .there_kind = R_TEXT,
+	 .block = &auth_block,
 	 .type = "map", .help = "credentials of a private source"},
 	{.name = "allow_patterns", .kind = SPEC_TEXTS, .max = SPEC_PATTERNS_MAX,
 	 .at = WEIGHTS(allow), .at_n = WEIGHTS(n_allow),
@@ -584,6 +651,8 @@ static void read_weights(struct spec_reader *r, const struct doc *d, void *item,
 	if (w->source != NULL && w->endpoint != NULL &&
 	    spec_endpoint_check(str_of(w->source), str_of(w->endpoint), &err) < 0)
 		spec_fault_at(r, doc_get(d, "endpoint"), "endpoint", "%.250s", err.msg);
+	if (w->source != NULL && w->role_arn != NULL && !str_starts(str_of(w->source), "s3://"))
+		spec_fault_at(r, doc_get(d, "auth"), "auth", ASSUME_ROLE " is for s3:// sources");
 	if (w->source != NULL && w->secret != NULL && str_starts(str_of(w->source), "bt://"))
 		spec_fault(r, d, "bt:// sources need no credentials: remove auth_secret_name");
 	check_patterns(r, d, "allow_patterns");

@@ -5,7 +5,7 @@ import json
 import os
 
 import pytest
-from s3 import KEYS, s3_server
+from s3 import KEYS, Weather, s3_running, s3_server
 from stores import ACCOUNT, ACCOUNT_KEY, azurite, google
 
 ODD = "sub/a b+c%&=?#é.txt"
@@ -45,6 +45,51 @@ def test_stores_that_speak_s3(empty_cluster):
         ids = [refusal(cluster, source=s, endpoint=endpoint)[0] for s in ("r2://acc.data/train", "cw://data/train")]
         assert ids == ["source_unauthorized"] * 2
         assert cluster.error("weights", "prefetch", "r2://acc.data/train", "--endpoint", "https://example.org") == "source_endpoint_denied"
+
+
+class Watched(Weather):
+    """What is asked of the store."""
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.seen = []
+
+    def forward(self, rq):
+        self.seen.append((rq.command, rq.path, {k.lower(): v for k, v in rq.headers.items()}))
+        super().forward(rq)
+
+
+def test_a_role(empty_cluster):
+    """The keys in the secret are shown to the service that gives out a role's, and files are read with those."""
+    big, role = os.urandom(20 << 20), "arn:aws:iam::123456789012:role/reader"
+    with s3_running(empty_cluster.folder, "minio") as store:
+        for name, body in (("train/big.bin", big), (f"train/{ODD}", b"odd\n")):
+            store.client.put_object(Bucket="data", Key=name, Body=body)
+        watched = Watched(store)
+        try:
+            cluster = empty_cluster.start(*INSIDE, "--s3-endpoint", watched.endpoint)
+            cluster.cli("secrets", "set", "keys", stdin=KEYS)
+            auth = {"auth_method": "aws_assume_role", "aws_assume_role_arn": role, "aws_assume_role_region": "us-east-1", "auth_secret_name": "keys"}
+            fetched(cluster, big, {"source": "s3://data/train", "auth": auth})
+            asked = [headers for method, path, headers in watched.seen if method == "POST"]
+            assert len(asked) == 1 and "/us-east-1/sts/aws4_request" in asked[0]["authorization"]
+            assert all("x-amz-security-token" in headers for method, path, headers in watched.seen if method != "POST") and len(watched.seen) > 3
+
+            # keys that may not; a role that is none; what cannot be
+            cluster.cli("secrets", "set", "wrong", stdin=KEYS.replace("minio-secret-key", "another-secret-key"))
+            id, said = refusal(cluster, source="s3://data/train", allow_patterns=["big.bin"], auth={**auth, "auth_secret_name": "wrong"})
+            assert id == "source_denied" and role in said and "another-secret-key" not in said, said
+            for change, where in (({"aws_assume_role_arn": "reader"}, "aws_assume_role_arn"), ({"aws_assume_role_arn": None}, "aws_assume_role_arn"),
+                                  ({"aws_assume_role_region": "a/b"}, "aws_assume_role_region"), ({"auth_secret_name": None}, "auth_secret_name"),
+                                  ({"auth_method": "CUSTOM_SECRET"}, "aws_assume_role_arn")):
+                row = {"source": "s3://data/train", "mount_location": "/d", "auth": {k: v for k, v in {**auth, **change}.items() if v}}
+                said = cluster.refusal("push", cluster.job_folder(["true"], weights=[row]) / "train.yaml", code=2)
+                assert f"job.weights[0].auth.{where}" in json.dumps(said), (change, said)
+            row = {"source": "gs://data/train", "mount_location": "/d", "auth": auth}
+            said = cluster.refusal("push", cluster.job_folder(["true"], weights=[row]) / "train.yaml", code=2)
+            assert "is for s3:// sources" in json.dumps(said)
+        finally:
+            watched.close()
 
 
 def test_google(empty_cluster):

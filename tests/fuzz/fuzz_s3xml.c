@@ -10,6 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct str xml = str_n((const char *)data, n);
 	struct s3xml_listing listing;
 	struct s3xml_blobs blobs;
+	struct s3xml_credentials credentials;
 	struct s3xml_failed *failed;
 	struct objstore_part *parts;
 	const char *code, *message, *id;
@@ -21,6 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	if (s3xml_listing(a, xml, &listing, &err) < 0)
 		err_clear(&err);
 	if (s3xml_blobs(a, xml, &blobs, &err) < 0)
+		err_clear(&err);
+	if (s3xml_credentials(a, xml, &credentials, &err) < 0)
 		err_clear(&err);
 	if (s3xml_parts(a, xml, &parts, &count, &err) < 0)
 		err_clear(&err);

@@ -149,6 +149,40 @@ static void s3xml_reads_listings(void **state UNUSED)
 	           &err, ERR_INVALID, "");
 }
 
+static void s3xml_reads_credentials(void **state UNUSED)
+{
+	static const char good[] =
+		"<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">"
+		"<AssumeRoleResult><AssumedRoleUser><Arn>a</Arn></AssumedRoleUser><Credentials>"
+		"<AccessKeyId>ASIA1</AccessKeyId><SecretAccessKey>s/+=</SecretAccessKey>"
+		"<Expiration>2026-11-21T10:00:00Z</Expiration><SessionToken>t//==</SessionToken>"
+		"</Credentials></AssumeRoleResult></AssumeRoleResponse>";
+	static const char *const bad[] = {
+		"<AssumeRoleResponse/>",
+		"<R><R1Result><Credentials><AccessKeyId>a</AccessKeyId><SecretAccessKey>b"
+		"</SecretAccessKey></Credentials></R1Result></R>",
+		"<R><R1Result><Credentials><AccessKeyId>a</AccessKeyId><SecretAccessKey>b"
+		"</SecretAccessKey><SessionToken>a&#10;b</SessionToken></Credentials></R1Result></"
+	        "R>",
+		"<R><R1Result><Credentials><Expiration>soon</Expiration></Credentials></R1Result></"
+	        "R>",
+	};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct s3xml_credentials c;
+	struct err err = {0};
+
+	assert_ok(s3xml_credentials(a, STR_LIT(good), &c, &err), &err);
+	assert_string_equal(c.access_key, "ASIA1");
+	assert_string_equal(c.secret_key, "s/+=");
+	assert_string_equal(c.session_token, "t//==");
+	assert_int_equal(c.expires_ms, 1795255200000);
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		assert_row(s3xml_credentials(a, str_of(bad[i]), &c, &err) < 0, bad[i]);
+		assert_int_equal(err.code, ERR_INVALID);
+		err_clear(&err);
+	}
+}
+
 static void s3xml_reads_blobs(void **state UNUSED)
 {
 	/* as Azure writes it, with a mark of its order of bytes */
@@ -295,6 +329,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(s3xml_reads_parts),
 	cmocka_unit_test(s3xml_reads_listings),
 	cmocka_unit_test(s3xml_reads_blobs),
+	cmocka_unit_test(s3xml_reads_credentials),
 	cmocka_unit_test(s3xml_reads_small_replies),
 	cmocka_unit_test(s3xml_writes_text),
 	cmocka_unit_test(s3xml_reads_what_was_not_deleted),

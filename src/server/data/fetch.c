@@ -23,8 +23,8 @@ struct fetch {
 	struct app *app;
 	struct arena
 		*a; /* of everything below; filled before the fetch is shared, or by its thread */
-	const char *key, *team_id, *source, *endpoint, *secret, *asked_revision, *asked_manifest,
-		*filter_json;
+	const char *key, *team_id, *source, *endpoint, *secret, *role_arn, *role_region,
+		*asked_revision, *asked_manifest, *filter_json;
 	struct fetch_own own;
 	struct glob_filter filter;
 	struct blob_pins *pins;   /* until the last one has left: rows name what is used by then */
@@ -353,6 +353,8 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	struct source_options o = {
 		.client = app->upstream,
 		.endpoint = f->endpoint,
+		.role_arn = f->role_arn,
+		.role_region = f->role_region,
 		.hf_endpoint = app->set.hf_endpoint,
 		.s3_endpoint = app->set.s3_endpoint,
 		.file_roots = (const char *const *)app->set.allow_file_root.item,
@@ -572,6 +574,8 @@ static char *filter_text(struct arena *a, const struct spec_weights *w)
 	js_open(&js);
 	if (w->endpoint != NULL)
 		js_kv(&js, "endpoint", w->endpoint);
+	if (w->role_arn != NULL)
+		js_kv(&js, "role", w->role_arn);
 	js_key(&js, "allow");
 	js_list(&js);
 	for (size_t i = 0; i < w->n_allow; i++)
@@ -599,6 +603,8 @@ static struct fetch *make(struct app *app, const struct fetch_want *want)
 	f->source = arena_cstr(f->a, w->source);
 	f->endpoint = arena_cstr(f->a, w->endpoint);
 	f->secret = arena_cstr(f->a, w->secret);
+	f->role_arn = arena_cstr(f->a, w->role_arn);
+	f->role_region = arena_cstr(f->a, w->role_region);
 	f->asked_revision = arena_cstr(f->a, want->revision);
 	f->asked_manifest = arena_cstr(f->a, want->manifest);
 	f->filter_json = filter_text(f->a, w);

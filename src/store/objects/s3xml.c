@@ -387,6 +387,61 @@ int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out, st
 	return 0;
 }
 
+/* ---- AssumeRole ----------------------------------------------------------------------- */
+
+struct credentials {
+	unsigned magic;
+#define CREDENTIALS_MAGIC 0x53435245U
+	struct arena *a;
+	struct s3xml_credentials *out;
+};
+
+static int credentials_end(void *arg, const char *path, struct str text, struct err *err)
+{
+	struct credentials *f = FROM_VOID(struct credentials, arg, CREDENTIALS_MAGIC);
+	const char *in = strstr(path, "Result/Credentials/");
+
+	if (in == NULL)
+		return 0;
+	in += sizeof("Result/Credentials/") - 1;
+	if (strcmp(in, "AccessKeyId") == 0)
+		f->out->access_key = arena_strz(f->a, text);
+	else if (strcmp(in, "SecretAccessKey") == 0)
+		f->out->secret_key = arena_strz(f->a, text);
+	else if (strcmp(in, "SessionToken") == 0)
+		f->out->session_token = arena_strz(f->a, text);
+	else if (strcmp(in, "Expiration") == 0)
+		return clock_parse(text, &f->out->expires_ms, err);
+	return 0;
+}
+
+/* It becomes a header. */
+static bool is_word(const char *s)
+{
+	if (s == NULL || s[0] == '\0')
+		return false;
+	for (; *s != '\0'; s++) {
+		if ((unsigned char)*s <= ' ' || (unsigned char)*s >= 127)
+			return false;
+	}
+	return true;
+}
+
+int s3xml_credentials(struct arena *a, struct str xml, struct s3xml_credentials *out,
+                      struct err *err)
+{
+	struct s3xml_credentials got = {0};
+	struct credentials f = {.magic = CREDENTIALS_MAGIC, .a = a, .out = &got};
+	struct walk w = {.magic = WALK_MAGIC, .end = credentials_end, .arg = &f};
+
+	if (walk(&w, xml, err) < 0)
+		return -1;
+	if (!is_word(got.access_key) || !is_word(got.secret_key) || !is_word(got.session_token))
+		return err_set(err, ERR_INVALID, "no usable credentials");
+	*out = got;
+	return 0;
+}
+
 /* ---- DeleteObjects ------------------------------------------------------------------- */
 
 #define DELETED "DeleteResult"

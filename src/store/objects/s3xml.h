@@ -53,6 +53,13 @@ int s3xml_uploads(struct arena *a, struct str xml, struct s3xml_uploads *out,
 void s3xml_error(struct arena *a, struct str xml, const char **code, const char **message);
 /* InitiateMultipartUploadResult's UploadId; CompleteMultipartUploadResult's ETag. */
 int s3xml_upload_id(struct arena *a, struct str xml, const char **id, struct err *err) MUST_CHECK;
+/* What STS answers to AssumeRole and its kin. All but the time are there. */
+struct s3xml_credentials {
+	const char *access_key, *secret_key, *session_token;
+	int64_t expires_ms;
+};
+int s3xml_credentials(struct arena *a, struct str xml, struct s3xml_credentials *out,
+                      struct err *err) MUST_CHECK;
 /* DeleteResult: what was not deleted. */
 struct s3xml_failed {
 	const char *key, *code, *message; /* "" when absent */

@@ -11,6 +11,7 @@
 #include "core/spec.h"
 #include "store/common/s3_keys.h"
 #include "store/objects/s3xml.h"
+#include "store/sources/sts.h"
 
 #include <arpa/inet.h>
 
@@ -36,6 +37,7 @@ struct bucket {
 	struct source_keys keys;
 	struct sigv4_key key; /* in key_arena; access_key NULL: requests are not signed */
 	struct arena *key_arena;
+	struct sts *sts;   /* NULL: `key` is what signs */
 	bool own_endpoint; /* it was said, and does not follow from the region */
 	bool by_host;
 	bool learned; /* the region is the one that the store has named */
@@ -105,6 +107,24 @@ static int set_endpoint(struct bucket *b, const char *account, const struct sour
 	return 0;
 }
 
+/* A store of one's own has the service at its root. */
+static int set_role(struct bucket *b, const struct source_options *o, struct err *err)
+{
+	struct sts_role role = {.arn = o->role_arn, .by = b->key, .endpoint = b->endpoint};
+
+	if (b->key.access_key == NULL)
+		return err_set(err, ERR_SOURCE_SECRET_INVALID,
+		               "aws_access_key_id and aws_secret_access_key are required in the "
+		               "credentials that assume a role");
+	if (o->role_region != NULL)
+		role.by.region = o->role_region;
+	if (!b->own_endpoint)
+		role.endpoint =
+			arena_printf(b->base.arena, "https://sts.%s.amazonaws.com", role.by.region);
+	b->sts = sts_new(b->base.client, &role);
+	return 0;
+}
+
 static int parse(struct bucket *b, struct str rest, const struct source_options *o, struct err *err)
 {
 	struct str name = {0}, account = {0};
@@ -123,7 +143,9 @@ static int parse(struct bucket *b, struct str rest, const struct source_options 
 	b->keys.prefix = arena_strz(b->base.arena, rest);
 	if (read_secret(b, err) < 0)
 		return -1;
-	return set_endpoint(b, arena_strz(b->base.arena, account), o, err);
+	if (set_endpoint(b, arena_strz(b->base.arena, account), o, err) < 0)
+		return -1;
+	return o->role_arn != NULL ? set_role(b, o, err) : 0;
 }
 
 static int list_page(struct source *s, struct arena *a, const char *prefix, const char *next,
@@ -154,6 +176,7 @@ static void bucket_done(struct source *s)
 	if (b->key.secret_key != NULL)
 		explicit_bzero((void *)(uintptr_t)b->key.secret_key, strlen(b->key.secret_key));
 	arena_free(b->key_arena);
+	sts_free(b->sts);
 }
 
 /* --- requests -------------------------------------------------------------------------------- */
@@ -163,11 +186,16 @@ static int sign(struct source *s, struct arena *a, const struct http_call *call,
 {
 	const struct bucket *b = (const struct bucket *)s;
 	struct http_header own[SOURCE_SIGN_HEADERS];
+	struct sigv4_key key = b->key;
 	size_t n_own = 0;
 
-	if (b->key.access_key == NULL)
+	if (key.access_key == NULL)
 		return 0;
-	if (sigv4_sign(a, &b->key, call->method, call->url, NULL, 0, EMPTY_SHA256, clock_wall_ms(),
+	if (b->sts != NULL && sts_key(b->sts, a, call->cancel, &key, err) < 0)
+		return -1;
+	key.region = b->key.region;
+	key.service = b->key.service;
+	if (sigv4_sign(a, &key, call->method, call->url, NULL, 0, EMPTY_SHA256, clock_wall_ms(),
 	               own, &n_own, err) < 0)
 		return -1;
 	memcpy(h + *n, own, n_own * sizeof(own[0]));
