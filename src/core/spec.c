@@ -245,6 +245,17 @@ bool spec_bucket_ok(struct str name)
 	return true;
 }
 
+bool spec_region_ok(struct str name)
+{
+	for (size_t i = 0; i < name.n; i++) {
+		char c = name.p[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
+			return false;
+	}
+	return name.n > 0 && name.n <= SPEC_REGION_MAX;
+}
+
 /* cloud.google.com/storage/docs/buckets: one with dots may have 222 characters. */
 bool spec_gs_bucket_ok(struct str name)
 {

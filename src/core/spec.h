@@ -211,6 +211,8 @@ int spec_ckpt_source(struct arena *a, struct str source, struct spec_load *out,
                      struct err *err) MUST_CHECK;
 bool spec_bucket_ok(struct str name); /* of an s3:// source */
 bool spec_gs_bucket_ok(struct str name);
+#define SPEC_REGION_MAX 40
+bool spec_region_ok(struct str name); /* of AWS: it becomes part of a host's name */
 bool spec_azure_ok(struct str account, struct str container);
 /* Where the bucket or Hub of a source is: an http or https URL, for s3:// and hf:// only. */
 int spec_endpoint_check(struct str source, struct str endpoint, struct err *err) MUST_CHECK;

@@ -459,7 +459,7 @@ static const struct spec_field auth_fields[] = {
 	{.name = "aws_assume_role_arn", .kind = SPEC_TEXT, .max = 2048,
 	 .at = offsetof(struct weights_auth, role_arn),
 	 .help = "the role: `arn:aws:iam::123456789012:role/reader`"},
-	{.name = "aws_assume_role_region", .kind = SPEC_TEXT, .max = 40,
+	{.name = "aws_assume_role_region", .kind = SPEC_TEXT, .max = SPEC_REGION_MAX,
 	 .at = offsetof(struct weights_auth, role_region),
 	 .help = "the region whose service gives out its keys, if not that of the secret's"},
 	{.name = "gcp_oidc_service_account", .kind = SPEC_REFUSED, .help = NO_OIDC},
@@ -480,15 +480,6 @@ static bool is_role(const char *arn)
 	       part.n > 0 && str_starts(rest, "role/") && rest.n > sizeof("role/") - 1;
 }
 
-static bool is_region(const char *s)
-{
-	for (size_t i = 0; s[i] != '\0'; i++) {
-		if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '-'))
-			return false;
-	}
-	return s[0] != '\0';
-}
-
 static void read_role(struct spec_reader *r, const struct doc *d, const struct weights_auth *got,
                       struct spec_weights *w)
 {
@@ -497,7 +488,7 @@ static void read_role(struct spec_reader *r, const struct doc *d, const struct w
 	else if (!is_role(got->role_arn))
 		spec_fault_at(r, doc_get(d, "aws_assume_role_arn"), "aws_assume_role_arn",
 		              "should be a role: arn:aws:iam::123456789012:role/NAME");
-	if (got->role_region != NULL && !is_region(got->role_region))
+	if (got->role_region != NULL && !spec_region_ok(str_of(got->role_region)))
 		spec_fault_at(r, doc_get(d, "aws_assume_role_region"), "aws_assume_role_region",
 		              "should be a region: eu-west-1");
 	if (got->secret == NULL && w->secret == NULL && !spec_given(doc_get(d, "auth_secret_name")))

@@ -34,7 +34,7 @@ struct source_options {
 	struct str secret; /* token (hf, https) or JSON of keys (s3); empty = anonymous */
 	/* s3: the keys are exchanged for those of this role, where its service has that region. */
 	const char *role_arn, *role_region; /* NULL: none; NULL: that of the keys */
-	int64_t stall_ms;  /* a body that stands still this long is given up; 0 = 30 s */
+	int64_t stall_ms; /* a body that stands still this long is given up; 0 = 30 s */
 	/* Ends source_list(), which may wait for minutes when it is asked to; may be NULL, else it
 	 * lives as long as the source. */
 	const atomic_bool *cancel;

@@ -31,7 +31,6 @@ struct azure {
 	char *sas;            /* query text; NULL = none */
 	struct buf key;       /* of Shared Key; empty = none */
 	struct source_keys keys;
-	bool single; /* the prefix is the name of one blob, known after listing */
 };
 
 /* --- the secret ------------------------------------------------------------------------------ */
@@ -177,20 +176,18 @@ static int parse(struct azure *z, struct str rest, const struct source_options *
 	    !spec_azure_ok(account, container))
 		return err_set(err, ERR_INVALID, "not an account and a container: use %s",
 		               source_azure_ops.form);
-	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
-		rest.n--;
-	if (rest.n > OBJSTORE_KEY_MAX)
-		return err_set(err, ERR_INVALID, "its path has %zu bytes: at most %d", rest.n,
-		               OBJSTORE_KEY_MAX);
+	if (source_keys_prefix(&z->keys, z->base.arena, rest, err) < 0)
+		return -1;
 	z->account = arena_strz(z->base.arena, account);
 	z->container = arena_strz(z->base.arena, container);
-	z->keys.prefix = arena_strz(z->base.arena, rest);
 	return read_secret(z, err) < 0 ? -1 : set_endpoint(z, o, err);
 }
 
 static int list_page(struct source *s, struct arena *a, const char *prefix, const char *next,
                      struct source_page *out, struct err *err);
 static int find_blob(struct source *s, struct arena *a, struct source_key *out, struct err *err);
+static int sign(struct source *s, struct arena *a, const struct http_call *call,
+                struct http_header *h, size_t *n, struct err *err);
 
 static int azure_open(struct source **out, struct str rest, const struct source_options *o,
                       struct err *err)
@@ -199,7 +196,7 @@ static int azure_open(struct source **out, struct str rest, const struct source_
 
 	z->base.ops = &source_azure_ops;
 	z->key = (struct buf)BUF_INIT(KEY_MAX);
-	z->keys = (struct source_keys){.page = list_page, .find = find_blob};
+	z->keys = (struct source_keys){.page = list_page, .find = find_blob, .sign = sign};
 	if (parse(z, rest, o, err) < 0) {
 		source_close(&z->base);
 		return -1;
@@ -355,19 +352,14 @@ static int list_page(struct source *s, struct arena *a, const char *prefix, cons
 		.key = ARENA_ARRAY(a, struct source_key, l.n + 1), .n = l.n, .next = l.next};
 	for (size_t i = 0; i < l.n; i++) {
 		const struct s3xml_blob *b = &l.blob[i];
-		AUTO_BUF struct buf md5 = BUF_INIT(64);
 		struct source_key *k = &out->key[i];
-		struct err ignored = {0};
 
 		*k = (struct source_key){.key = b->name,
 		                         .size = b->size,
 		                         .etag = b->etag,
 		                         .encoded = b->coding[0] != '\0' ? b->coding : NULL,
 		                         .folder = b->folder};
-		k->has_md5 = base64_decode(str_of(b->md5), false, &md5, &ignored) == 0 &&
-		             md5.n == sizeof(k->md5);
-		if (k->has_md5)
-			memcpy(k->md5, md5.p, md5.n);
+		source_key_md5(k, str_of(b->md5));
 	}
 	return 0;
 }
@@ -404,7 +396,7 @@ static int azure_list(struct source *s, struct arena *a, const char *resolved UN
 {
 	struct azure *z = (struct azure *)s;
 
-	return source_keys_list(s, a, &z->keys, to, &z->single, err);
+	return source_keys_list(s, a, &z->keys, to, err);
 }
 
 static int azure_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
@@ -412,24 +404,12 @@ static int azure_read(struct source *s, const struct source_file *f, uint64_t fi
 {
 	struct azure *z = (struct azure *)s;
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
-	                       .method = HTTP_GET,
-	                       .no_redirect = true,
-	                       .sign = sign,
-	                       .file = f,
-	                       .first = first,
-	                       .count = count,
-	                       .pin_etag = true,
-	                       .to = to,
-	                       .cancel = cancel};
 
 	put_blob(z, &url);
-	source_keys_url(&z->keys, f, z->single, true, &url);
+	source_keys_url(&z->keys, f, true, &url);
 	if (end_url(z, &url, false, err) < 0)
 		return -1;
-	rq.url = buf_cstr(&url);
-	return source_http(s, &rq, &reply, err);
+	return source_keys_read(s, &z->keys, &url, f, first, count, to, cancel, err);
 }
 
 const struct source_ops source_azure_ops = {

@@ -15,7 +15,6 @@
 
 #include <arpa/inet.h>
 
-#define REGION_MAX 40
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 /* What tells these stores from each other. */
@@ -41,7 +40,6 @@ struct bucket {
 	bool own_endpoint; /* it was said, and does not follow from the region */
 	bool by_host;
 	bool learned; /* the region is the one that the store has named */
-	bool single;  /* the prefix is the key of one object, known after listing */
 };
 
 /* --- open ------------------------------------------------------------------------------------ */
@@ -134,13 +132,9 @@ static int parse(struct bucket *b, struct str rest, const struct source_options 
 		               b->kind->ops->form);
 	if (!str_cut(&rest, '/', &name) || !spec_bucket_ok(name))
 		return err_set(err, ERR_INVALID, "not a bucket name: use %s", b->kind->ops->form);
-	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
-		rest.n--;
-	if (rest.n > OBJSTORE_KEY_MAX)
-		return err_set(err, ERR_INVALID, "its path has %zu bytes: at most %d", rest.n,
-		               OBJSTORE_KEY_MAX);
+	if (source_keys_prefix(&b->keys, b->base.arena, rest, err) < 0)
+		return -1;
 	b->bucket = arena_strz(b->base.arena, name);
-	b->keys.prefix = arena_strz(b->base.arena, rest);
 	if (read_secret(b, err) < 0)
 		return -1;
 	if (set_endpoint(b, arena_strz(b->base.arena, account), o, err) < 0)
@@ -151,6 +145,8 @@ static int parse(struct bucket *b, struct str rest, const struct source_options 
 static int list_page(struct source *s, struct arena *a, const char *prefix, const char *next,
                      struct source_page *out, struct err *err);
 static int find_object(struct source *s, struct arena *a, struct source_key *out, struct err *err);
+static int sign(struct source *s, struct arena *a, const struct http_call *call,
+                struct http_header *h, size_t *n, struct err *err);
 
 static int open_kind(struct source **out, const struct bucket_kind *kind, struct str rest,
                      const struct source_options *o, struct err *err)
@@ -159,7 +155,7 @@ static int open_kind(struct source **out, const struct bucket_kind *kind, struct
 
 	b->base.ops = kind->ops;
 	b->kind = kind;
-	b->keys = (struct source_keys){.page = list_page, .find = find_object};
+	b->keys = (struct source_keys){.page = list_page, .find = find_object, .sign = sign};
 	b->key_arena = arena_new();
 	if (parse(b, rest, o, err) < 0) {
 		source_close(&b->base);
@@ -222,14 +218,8 @@ static bool learn_region(struct bucket *b, const struct http_reply *reply)
 	struct str region = http_header_of(reply, "x-amz-bucket-region");
 
 	if (b->learned || (reply->status != 301 && reply->status != 307 && reply->status != 400) ||
-	    region.n == 0 || region.n > REGION_MAX || str_eq(region, b->key.region))
+	    !spec_region_ok(region) || str_eq(region, b->key.region))
 		return false;
-	for (size_t i = 0; i < region.n; i++) { /* it becomes part of a host's name */
-		char c = region.p[i];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
-			return false;
-	}
 	b->learned = true;
 	b->key.region = arena_strz(b->key_arena, region);
 	if (b->kind->regional && !b->own_endpoint)
@@ -319,7 +309,7 @@ static int bucket_list(struct source *s, struct arena *a, const char *resolved U
 {
 	struct bucket *b = (struct bucket *)s;
 
-	return source_keys_list(s, a, &b->keys, to, &b->single, err);
+	return source_keys_list(s, a, &b->keys, to, err);
 }
 
 static int bucket_read(struct source *s, const struct source_file *f, uint64_t first,
@@ -328,25 +318,11 @@ static int bucket_read(struct source *s, const struct source_file *f, uint64_t f
 {
 	struct bucket *b = (struct bucket *)s;
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
-	                       .method = HTTP_GET,
-	                       .no_redirect = true,
-	                       .sign = sign,
-	                       .file = f,
-	                       .first = first,
-	                       .count = count,
-	                       .pin_etag = true,
-	                       .to = to,
-	                       .cancel = cancel};
 
 	put_bucket(b, &url);
 	buf_putc(&url, '/');
-	source_keys_url(&b->keys, f, b->single, true, &url);
-	if (buf_check(&url, "the URL", err) < 0)
-		return -1;
-	rq.url = buf_cstr(&url);
-	return source_http(s, &rq, &reply, err);
+	source_keys_url(&b->keys, f, true, &url);
+	return source_keys_read(s, &b->keys, &url, f, first, count, to, cancel, err);
 }
 
 /* --- the stores ------------------------------------------------------------------------------ */

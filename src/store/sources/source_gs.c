@@ -21,7 +21,6 @@ struct gs {
 	const char *bucket;      /* encoded */
 	struct gcp_token *token; /* NULL: requests are anonymous */
 	struct source_keys keys;
-	bool single; /* the prefix is the name of one object, known after listing */
 };
 
 /* --- open ------------------------------------------------------------------------------------ */
@@ -52,20 +51,18 @@ static int parse(struct gs *g, struct str rest, struct err *err)
 
 	if (!str_cut(&rest, '/', &name) || !spec_gs_bucket_ok(name))
 		return err_set(err, ERR_INVALID, "not a bucket name: use %s", source_gs_ops.form);
-	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
-		rest.n--;
-	if (rest.n > OBJSTORE_KEY_MAX)
-		return err_set(err, ERR_INVALID, "its path has %zu bytes: at most %d", rest.n,
-		               OBJSTORE_KEY_MAX);
+	if (source_keys_prefix(&g->keys, g->base.arena, rest, err) < 0)
+		return -1;
 	url_encode(name, false, &bucket);
 	g->bucket = arena_strz(g->base.arena, buf_view(&bucket));
-	g->keys.prefix = arena_strz(g->base.arena, rest);
 	return 0;
 }
 
 static int list_page(struct source *s, struct arena *a, const char *prefix, const char *next,
                      struct source_page *out, struct err *err);
 static int find_object(struct source *s, struct arena *a, struct source_key *out, struct err *err);
+static int sign(struct source *s, struct arena *a, const struct http_call *call,
+                struct http_header *h, size_t *n, struct err *err);
 
 static int gs_open(struct source **out, struct str rest, const struct source_options *o,
                    struct err *err)
@@ -82,7 +79,10 @@ static int gs_open(struct source **out, struct str rest, const struct source_opt
 	g->base.ops = &source_gs_ops;
 	g->endpoint = source_endpoint(g->base.arena,
 	                              o->endpoint != NULL ? o->endpoint : ENDPOINT_DEFAULT);
-	g->keys = (struct source_keys){.page = list_page, .find = find_object};
+	g->keys = (struct source_keys){.page = list_page,
+	                               .find = find_object,
+	                               .sign = sign,
+	                               .pin_header = "x-goog-generation"};
 	if (parse(g, rest, err) < 0 || read_secret(g, account, err) < 0) {
 		source_close(&g->base);
 		return -1;
@@ -140,8 +140,7 @@ static int ask(struct gs *g, struct arena *a, const struct buf *url, const struc
 static int read_object(struct arena *a, const struct doc *d, struct source_key *out,
                        struct err *err)
 {
-	AUTO_BUF struct buf md5 = BUF_INIT(64);
-	struct str hash = doc_text(doc_get(d, "md5Hash")), name = doc_text(doc_get(d, "name"));
+	struct str name = doc_text(doc_get(d, "name"));
 	struct str coding = doc_text(doc_get(d, "contentEncoding"));
 	struct err ignored = {0};
 
@@ -153,10 +152,7 @@ static int read_object(struct arena *a, const struct doc *d, struct source_key *
 	out->etag = arena_strz(a, doc_text(doc_get(d, "generation")));
 	if (coding.n > 0 && !str_ieq(coding, "identity"))
 		out->encoded = arena_strz(a, coding);
-	if (base64_decode(hash, false, &md5, &ignored) == 0 && md5.n == sizeof(out->md5)) {
-		memcpy(out->md5, md5.p, md5.n);
-		out->has_md5 = true;
-	}
+	source_key_md5(out, doc_text(doc_get(d, "md5Hash")));
 	return 0;
 }
 
@@ -210,7 +206,7 @@ static int gs_list(struct source *s, struct arena *a, const char *resolved UNUSE
 {
 	struct gs *g = (struct gs *)s;
 
-	return source_keys_list(s, a, &g->keys, to, &g->single, err);
+	return source_keys_list(s, a, &g->keys, to, err);
 }
 
 static int gs_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
@@ -218,31 +214,16 @@ static int gs_read(struct source *s, const struct source_file *f, uint64_t first
 {
 	struct gs *g = (struct gs *)s;
 	AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
-	                       .method = HTTP_GET,
-	                       .no_redirect = true,
-	                       .sign = sign,
-	                       .file = f,
-	                       .first = first,
-	                       .count = count,
-	                       .pin_etag = true,
-	                       .pin_header = "x-goog-generation",
-	                       .to = to,
-	                       .cancel = cancel};
 
 	put_objects(g, &url);
 	buf_putc(&url, '/');
-	source_keys_url(&g->keys, f, g->single, false, &url);
+	source_keys_url(&g->keys, f, false, &url);
 	buf_puts(&url, "?alt=media");
 	if (f->etag != NULL) {
 		buf_puts(&url, "&ifGenerationMatch=");
 		url_encode(str_of(f->etag), false, &url);
 	}
-	if (buf_check(&url, "the URL", err) < 0)
-		return -1;
-	rq.url = buf_cstr(&url);
-	return source_http(s, &rq, &reply, err);
+	return source_keys_read(s, &g->keys, &url, f, first, count, to, cancel, err);
 }
 
 const struct source_ops source_gs_ops = {

@@ -111,16 +111,31 @@ struct source_keys {
 	/* The keys that begin with `prefix`, from the token `next` on (NULL: the first ones). */
 	int (*page)(struct source *s, struct arena *a, const char *prefix, const char *next,
 	            struct source_page *out, struct err *err);
-	/* The object whose key k->prefix is; who may read it may not be allowed to list. */
+	/* The object whose key is the prefix above; who may read it may not be allowed to list. */
 	int (*find)(struct source *s, struct arena *a, struct source_key *out, struct err *err);
+	/* See struct source_rq. */
+	int (*sign)(struct source *s, struct arena *a, const struct http_call *call,
+	            struct http_header *h, size_t *n, struct err *err);
+	const char *pin_header;
+	bool single; /* the prefix is the key of one object, known after listing */
 };
 
-/* Hands over what is below the prefix. *single: nothing is, the prefix is the key of one object. */
-int source_keys_list(struct source *s, struct arena *a, const struct source_keys *k,
-                     struct source_found *to, bool *single, struct err *err) MUST_CHECK;
+/* The prefix that the rest of a URL is. ERR_INVALID: it is too long. */
+int source_keys_prefix(struct source_keys *k, struct arena *a, struct str rest,
+                       struct err *err) MUST_CHECK;
+/* Hands over what is below the prefix, or the one object that it names. */
+int source_keys_list(struct source *s, struct arena *a, struct source_keys *k,
+                     struct source_found *to, struct err *err) MUST_CHECK;
 /* Appends the key of a listed file, encoded for a URL. */
-void source_keys_url(const struct source_keys *k, const struct source_file *f, bool single,
-                     bool keep_slash, struct buf *url);
+void source_keys_url(const struct source_keys *k, const struct source_file *f, bool keep_slash,
+                     struct buf *url);
+/* A range of a file at this URL, pinned to what was listed. */
+int source_keys_read(struct source *s, const struct source_keys *k, const struct buf *url,
+                     const struct source_file *f, uint64_t first, uint64_t count,
+                     const struct http_sink *to, const atomic_bool *cancel,
+                     struct err *err) MUST_CHECK;
+/* From base64; what is none leaves the key without. */
+void source_key_md5(struct source_key *k, struct str base64);
 
 /* --- over HTTP ------------------------------------------------------------------------------- */
 

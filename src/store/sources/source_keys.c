@@ -4,6 +4,8 @@
  */
 #include "store/sources/source_impl.h"
 
+#include "store/objects/objstore.h"
+
 static int found(const struct source_key *k, size_t skip, struct source_found *to, struct err *err)
 {
 	struct str path = str_skip(str_of(k->key), skip);
@@ -56,8 +58,29 @@ static bool is_refusal(const struct err *err)
 	return err->code == ERR_NOT_FOUND || err->code == ERR_DENIED || err->code == ERR_AUTH;
 }
 
-int source_keys_list(struct source *s, struct arena *a, const struct source_keys *k,
-                     struct source_found *to, bool *single, struct err *err)
+int source_keys_prefix(struct source_keys *k, struct arena *a, struct str rest, struct err *err)
+{
+	while (rest.n > 0 && rest.p[rest.n - 1] == '/')
+		rest.n--;
+	if (rest.n > OBJSTORE_KEY_MAX)
+		return err_set(err, ERR_INVALID, "its path has %zu bytes: at most %d", rest.n,
+		               OBJSTORE_KEY_MAX);
+	k->prefix = arena_strz(a, rest);
+	return 0;
+}
+
+void source_key_md5(struct source_key *k, struct str base64)
+{
+	AUTO_BUF struct buf md5 = BUF_INIT(64);
+	struct err ignored = {0};
+
+	k->has_md5 = base64_decode(base64, false, &md5, &ignored) == 0 && md5.n == sizeof(k->md5);
+	if (k->has_md5)
+		memcpy(k->md5, md5.p, md5.n);
+}
+
+int source_keys_list(struct source *s, struct arena *a, struct source_keys *k,
+                     struct source_found *to, struct err *err)
 {
 	const char *below = k->prefix[0] != '\0' ? arena_printf(a, "%s/", k->prefix) : "";
 	const char *slash = strrchr(k->prefix, '/');
@@ -67,7 +90,7 @@ int source_keys_list(struct source *s, struct arena *a, const struct source_keys
 	size_t n = 0;
 	int r;
 
-	*single = false;
+	k->single = false;
 	r = list_below(s, k, below, to, &n, err);
 	if (n > 0 || k->prefix[0] == '\0' || (r < 0 && !is_refusal(err)))
 		return r;
@@ -79,17 +102,40 @@ int source_keys_list(struct source *s, struct arena *a, const struct source_keys
 		return -1;
 	}
 	err_clear(err);
-	*single = true;
+	k->single = true;
 	return found(&object, base, to, err);
 }
 
-void source_keys_url(const struct source_keys *k, const struct source_file *f, bool single,
-                     bool keep_slash, struct buf *url)
+void source_keys_url(const struct source_keys *k, const struct source_file *f, bool keep_slash,
+                     struct buf *url)
 {
 	url_encode(str_of(k->prefix), keep_slash, url);
-	if (single)
+	if (k->single)
 		return;
 	if (k->prefix[0] != '\0')
 		url_encode(STR_LIT("/"), keep_slash, url);
 	url_encode(str_of(f->path), keep_slash, url);
+}
+
+int source_keys_read(struct source *s, const struct source_keys *k, const struct buf *url,
+                     const struct source_file *f, uint64_t first, uint64_t count,
+                     const struct http_sink *to, const atomic_bool *cancel, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct source_rq rq = {.magic = SOURCE_RQ_MAGIC,
+	                       .method = HTTP_GET,
+	                       .url = buf_cstr(url),
+	                       .no_redirect = true,
+	                       .sign = k->sign,
+	                       .file = f,
+	                       .first = first,
+	                       .count = count,
+	                       .pin_etag = true,
+	                       .pin_header = k->pin_header,
+	                       .to = to,
+	                       .cancel = cancel};
+
+	if (buf_check(url, "the URL", err) < 0)
+		return -1;
+	return source_http(s, &rq, &reply, err);
 }
