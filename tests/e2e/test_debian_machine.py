@@ -17,7 +17,7 @@ import vm  # noqa: E402
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("podman", "crun", "busybox"))), reason="podman, crun and busybox are needed")
 
 SEES = "echo uid $(busybox id -u) of $(busybox tr -s ' ' </proc/self/uid_map); busybox ls -n /proc/self/cgroup"
-JOBS = {"host": SEES, "image": SEES, "host-oom": "busybox tail /dev/zero", "image-oom": "busybox tail /dev/zero"}
+JOBS = {"host": SEES, "image": SEES + "; echo held; busybox sleep 1000", "host-oom": "busybox tail /dev/zero", "image-oom": "busybox tail /dev/zero"}
 MACHINE = """
 fail() { echo "FAILED: $*"; tail -n 40 /srv/server.log /srv/stoker/data/runs/*/runner.log; exit 1; }
 truncate -s 3G /srv/stoker.img
@@ -31,16 +31,18 @@ echo "== groups"; ls /sys/fs/cgroup; echo "== end"
 stoker server --data /srv/stoker/data --listen 127.0.0.1:8000 --cpus 2 --memory 1Gi >/srv/server.out 2>/srv/server.log &
 until grep -q '^listening' /srv/server.out; do kill -0 $! || fail server; sleep 0.2; done
 export STOKER_URL=http://127.0.0.1:8000 STOKER_TOKEN=$(cat /srv/stoker/data/admin-token)
-for name in host image host-oom image-oom; do
+show() { echo "== view"; stoker view $1 -o json; echo "== logs"; stoker logs $1; echo "== end"; }
+for name in host host-oom image-oom; do
 	stoker push "/jobs/$name/train.yaml" --name $name -f >/dev/null 2>&1
-	echo "== view"; stoker view $name -o json; echo "== logs"; stoker logs $name; echo "== end"
+	show $name
 done
-stoker push /jobs/hold/train.yaml --name hold >/dev/null || fail push
-n=0; until stoker logs hold | grep -q held; do n=$((n+1)); [ $n -lt 200 ] || fail hold; sleep 0.3; done
-echo "== exec"; stoker exec hold -- sh -c 'busybox cat /own; echo $MARK'; echo "== end"
+stoker push /jobs/image/train.yaml --name image >/dev/null || fail push
+timeout 200 stoker logs -f image | grep -m 1 -q held || fail "no job in an image"
+show image
+echo "== exec"; stoker exec image -- sh -c 'busybox cat /own; echo $MARK'; echo "== end"
 runner=$(sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p' $(ls -td /srv/stoker/data/runs/*/runner.json | head -n 1))
 echo "== runner"; sed -n 's/^Uid:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$runner/status; echo "== end"
-stoker stop hold >/dev/null
+stoker stop image >/dev/null
 n=0; until [ -z "$(podman ps -aq)" ]; do n=$((n+1)); [ $n -lt 200 ] || fail "a container is left"; sleep 0.3; done
 """
 
@@ -55,7 +57,7 @@ def test_jobs_on_it(tmp_path):
     for name in ("bwrap", "podman", "crun", "mkfs.ext4"):
         files[f"/usr/bin/{name}"] = vm.program(name)
     files.update({path: path for path in ("/usr/share/containers/seccomp.json", "/etc/containers/policy.json") if os.path.exists(path)})
-    for name, command in {**JOBS, "hold": "echo held; busybox sleep 1000"}.items():
+    for name, command in JOBS.items():
         (tmp_path / name).write_text(json.dumps(job(command, not name.startswith("host"))))
         files[f"/jobs/{name}/train.yaml"] = str(tmp_path / name)
     code, text = vm.run(MACHINE, files)
@@ -65,13 +67,14 @@ def test_jobs_on_it(tmp_path):
         found.setdefault(title, []).append(body)
     assert "cgroup.controllers" in found["groups"][0]
     views, logs = list(map(json.loads, found["view"])), found["logs"]
-    for view, log, kind in zip(views[:2], logs[:2], ("bwrap", "podman image"), strict=True):
-        assert view["current_status"] == "TRAINING_JOB_COMPLETED", log
+    for at, kind, status in ((0, "bwrap", "COMPLETED"), (3, "podman image", "RUNNING")):
+        view, log = views[at], logs[at]
+        assert view["current_status"] == f"TRAINING_JOB_{status}", log
         line = next(line for line in log.splitlines() if "sandbox:" in line)
         assert f"sandbox: {kind}" in line and "userns" in line and "mem=256Mi(cgroup v2) cpu=1" in line, line
         # root of a range of its own
         assert re.search(r"uid 0 of +0 +\d+ +65535$", log, re.M), log
-    for view, log in zip(views[2:], logs[2:], strict=True):
+    for view, log in zip(views[1:3], logs[1:3], strict=True):
         assert view["current_status"] == "TRAINING_JOB_FAILED" and view["end"]["kind"] == "oom", (view, log)
     assert found["exec"][0].split("\n")[0] == "of the image"
     assert int(found["runner"][0]) > 0x70000000

@@ -67,7 +67,7 @@ WAIT = "sleep 1000"
 JOBS = {"fill": FILL, "reserve": RESERVE, "keep": KEEP, "wait": WAIT}
 SCRIPT = """
 echo "== doctor"; stoker doctor; echo "== end"
-for name in fill reserve keep; do push $name; wait_for ended; show; done
+for name in fill reserve keep; do push $name; stoker logs -f "$job" >/dev/null; wait_for ended; show; done
 
 # Who takes over a runner changes no limit.
 size() { stat -f -c %b "$folder/ckpt" 2>/dev/null; }
