@@ -9,7 +9,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 def train(cluster, *flags):
     result = cluster.cli("push", ROOT / "tests/e2e/recipes/trainer/train.yaml", "--set", f"job.weights[0].source=file://{PARTS}/model",
-                         "-e", f"PYTHON={PARTS}/trainer/bin/python", "-e", "STEPS=8", *flags, "-o", "json")
+                         "-e", f"PYTHON={PARTS}/trainer/bin/python", "-e", "STEPS=8", "-e", "OMP_NUM_THREADS=1", *flags, "-o", "json")
     return json.loads(result.out)
 
 
