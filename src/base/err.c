@@ -200,6 +200,7 @@ bool err_row(size_t i, struct err_row *out)
 	return true;
 }
 
+/* What a gateway in front of a store says with 502 is that the store is away. */
 enum err_code err_from_http(int status)
 {
 	static const struct {
@@ -211,7 +212,7 @@ enum err_code err_from_http(int status)
 	            {502, ERR_UNAVAILABLE}};
 
 	for (int i = 1; i < ERR_COUNT; i++)
-		if (infos[i].http == status && status != 500)
+		if (infos[i].http == status && status != 500 && i != ERR_UPSTREAM)
 			return (enum err_code)i;
 	for (size_t i = 0; i < COUNT(rows); i++)
 		if (rows[i].status == status)

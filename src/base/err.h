@@ -28,6 +28,7 @@
 	X(CORRUPT, "corrupt", 500, 1, false)                                                       \
 	X(IO, "io", 500, 1, false)                                                                 \
 	X(UNSUPPORTED, "unsupported", 501, 1, false)                                               \
+	X(UPSTREAM, "upstream", 502, 1, true)                                                      \
 	X(UNAVAILABLE, "unavailable", 503, 1, true)                                                \
 	X(TIMEOUT, "timeout", 504, 124, true)                                                      \
 	X(NO_SPACE, "no_space", 507, 1, false)                                                     \

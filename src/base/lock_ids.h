@@ -27,6 +27,7 @@
 	X(KEYED,          "keyed",            "server/control/keyed_executor.c",        "the keys that have a task") \
 	X(SPECS,          "specs",            "server/control/specs.c",        "the specifications that were read") \
 	X(LIVE,           "live",             "server/control/live.c",         "heartbeats, progress and what jobs wait for") \
+	X(SERVING,        "serving",          "server/control/serving.c",      "the servers that jobs run, and their requests") \
 	X(CACHE_WATCH,    "cache.watch",      "server/data/cache.c",        "how full the caches of running jobs were last seen") \
 	X(EXEC,           "exec",             "server/api/exec.c",         "sessions of `stoker exec`") \
 	X(LISTENER,       "listener",         "server/start/listener.c",     "the connection to the process that keeps the port") \
@@ -43,6 +44,7 @@
 	X(REPORT,         "report",           "run/report_inner.h",    "what the server last said, and what is to be sent to it") \
 	X(SAMPLER,        "sampler",          "run/sampler.c",         "the last sample") \
 	X(SHIP,           "ship",             "run/ship.c",            "the table of checkpoint files") \
+	X(SERVE,          "serve",            "run/serve.c",           "when the job's own server is asked again") \
 	X(HARVEST,        "harvest",          "run/harvest.c",         "when the caches of compilers are to be looked at") \
 	X(RUN_LOGS,       "run.logs",         "run/logs.c",            "a runner's log file") \
 	X(JOBLOGS_STORE,  "joblogs.store",    "store/logs/joblog_store.h",  "by job, its log as objects: held across their I/O") \
@@ -71,6 +73,7 @@
 	X(OBJSTORE_MEM,   "objstore.mem",     "tests/drivers/objstore_test.c", "the objects of a store in memory") \
 	X(HTTPD_PARK,     "httpd.park",       "io/httpd_impl.h",       "who follows which channel") \
 	X(EXCHANGE,       "exchange",         "io/httpd_impl.h",       "one request and its answer") \
+	X(RELAY,          "relay",            "io/relay.c",            "requests that the relay's thread has not begun") \
 	X(HTTPD_CONNS,    "httpd.conns",      "io/httpd_impl.h",       "the list of connections") \
 	X(HTTPD,          "httpd",            "io/httpd_impl.h",       "the list of live exchanges") \
 	X(CLIENT,         "client",           "io/client.c",           "idle connections of an HTTP client") \

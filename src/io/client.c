@@ -76,12 +76,18 @@ static void init_curl(void)
 	(void)curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-struct http_client *http_client_new(const struct http_policy *policy)
+void http_client_init(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct http_client *c = xcalloc(1, sizeof(*c));
 
 	(void)pthread_once(&once, init_curl);
+}
+
+struct http_client *http_client_new(const struct http_policy *policy)
+{
+	struct http_client *c = xcalloc(1, sizeof(*c));
+
+	http_client_init();
 	lock_init(&c->lock, LOCK_CLIENT);
 	c->guard = policy->guard;
 	c->only_allowed = policy->only_allowed;

@@ -9,6 +9,9 @@
 
 #include "io/client.h"
 
+/* Before the first use of libcurl, by whoever comes first. */
+void http_client_init(void);
+
 /* Seconds, of Retry-After (a number or a date) or of RateLimit: "api";r=0;t=55 as Hugging Face says
  * it; 0 = none. */
 int reply_retry_after(const struct http_reply *r);

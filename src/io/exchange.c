@@ -59,6 +59,7 @@ void exchange_free(struct exchange *x)
 	if (x->reply.fd >= 0)
 		(void)close(x->reply.fd);
 	stream_free(x);
+	relay_done(x);
 	cond_done(&x->moved);
 	lock_done(&x->lock);
 	buf_done(&x->kept);
@@ -287,7 +288,7 @@ static int handle(struct exchange *x, struct err *err)
 	r = rq->route->handler(rq, err);
 	assert((r == 0) == (err->code == ERR_NONE));
 	/* a handler that succeeds replies */
-	assert(r < 0 || x->parking || x->queueing || x->reply.status != 0);
+	assert(r < 0 || x->parking || x->queueing || x->relayed != NULL || x->reply.status != 0);
 	return r;
 }
 
@@ -307,7 +308,9 @@ void exchange_work(void *arg)
 		return;
 	if (r < 0)
 		reply_error(&x->rq, &err);
-	if (x->parking)
+	if (x->relayed != NULL && r == 0)
+		relay_begin(x);
+	else if (x->parking)
 		park_enter(x);
 	else
 		exchange_finish(x, x->stalled);

@@ -193,6 +193,26 @@ static ssize_t on_stream(void *arg, uint64_t pos UNUSED, char *to, size_t max)
 	return failed ? MHD_CONTENT_READER_END_WITH_ERROR : (ssize_t)n;
 }
 
+/* The same of one that another server sends, whose end may only be known when it comes. */
+static ssize_t on_relay(void *arg, uint64_t pos UNUSED, char *to, size_t max)
+{
+	struct exchange *x = exchange_at(arg);
+	bool over = false, cut = false;
+	size_t n;
+
+	lock_take(&x->lock);
+	exchange_check(x);
+	n = relay_take(x, to, max, &over, &cut);
+	if (n == 0 && !over) {
+		suspend(x);
+		atomic_store(&x->starved, true);
+	}
+	lock_give(&x->lock);
+	if (cut)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	return over ? MHD_CONTENT_READER_END_OF_STREAM : (ssize_t)n;
+}
+
 static struct MHD_Response *make_response(struct exchange *x)
 {
 	struct reply *r = &x->reply;
@@ -201,6 +221,8 @@ static struct MHD_Response *make_response(struct exchange *x)
 		void *out;
 	} text = {.in = r->body.n > 0 ? r->body.p : ""}; /* PERSISTENT is only read */
 
+	if (r->relayed && r->count > 0)
+		return MHD_create_response_from_callback(r->count, STREAM_BLOCK, on_relay, x, NULL);
 	if (r->streamed && r->count > 0)
 		return MHD_create_response_from_callback(r->count, STREAM_BLOCK, on_stream, x,
 		                                         NULL);

@@ -1,6 +1,6 @@
 /*
  * httpd_impl.h - what httpd.c, accept.c, conns.c, exchange.c, head.c, listen.c, park.c, request.c
- * and route.c share, and stream.c; nobody else includes it.
+ * and route.c share, stream.c and relay.c; nobody else includes it.
  *
  * An exchange is one request and its reply. Two sides hold it: libmicrohttpd (`conn` is set) and a
  * worker (`held`: queued, running or parked). Either may leave first: the client hangs up while a
@@ -56,6 +56,7 @@ struct reply {
 	int fd;                 /* or `count` bytes of this from `first`, when not -1 */
 	uint64_t first, count;
 	bool streamed; /* or `count` bytes of exchange.stream */
+	bool relayed;  /* or of exchange.relayed; count UINT64_MAX: until it ends */
 };
 
 /* Where the pieces of a head lie in the bytes that came; see head.c. */
@@ -86,9 +87,10 @@ struct exchange {
 	bool authorized;
 	int fd; /* the socket, for what libmicrohttpd does not watch */
 	uint64_t discarded;
-	struct stream *stream; /* of a streamed reply; stream.c */
-	atomic_bool left;      /* nobody wants its bytes any more */
-	atomic_bool starved;   /* suspended until its source has sent some */
+	struct stream *stream;   /* of a streamed reply; stream.c */
+	struct relayed *relayed; /* whose reply comes from another server; relay.c */
+	atomic_bool left;        /* nobody wants its bytes any more */
+	atomic_bool starved;     /* suspended until its source has sent some */
 
 	/* of the worker that holds it */
 	bool stalled;  /* its sender is silent: cut it off */
@@ -235,6 +237,13 @@ int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err) 
 size_t stream_take(struct exchange *x, char *to, size_t max, bool *failed);
 void stream_free(struct exchange *x);
 void streams_drop_dead(struct httpd *h); /* leaves the sources of clients that hung up */
+
+/* relay.c */
+void relay_begin(struct exchange *x); /* after a handler that called reply_relay(): takes it */
+/* The next bytes of the reply, with x->lock held. 0: there are none yet, or *over; *cut: and it
+ * is not whole. */
+size_t relay_take(struct exchange *x, char *to, size_t max, bool *over, bool *cut);
+void relay_done(struct exchange *x);
 
 /* route.c */
 /* Cuts scheme and authority off and splits at '?'. ERR_INVALID: no path, dot segments, bad escapes.

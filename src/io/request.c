@@ -374,7 +374,7 @@ void reply_error(struct request *rq, const struct err *err)
 	if (x->reply.fd >= 0)
 		(void)close(x->reply.fd);
 	x->reply.fd = -1;
-	x->reply.streamed = false;
+	x->reply.streamed = x->reply.relayed = false;
 	x->reply.status = 0;
 	x->parking = false;
 	x->failure = arena_cstr(rq->arena, err->msg);

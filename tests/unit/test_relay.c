@@ -1,0 +1,479 @@
+/*
+ * test_relay.c - requests that another server answers: what is passed on and what is not, replies
+ * while they arrive, slow and lost clients, servers that are away, silent or die.
+ *
+ * The other server is this test: a listening socket, and one connection at a time.
+ */
+#include "base/clock.h"
+#include "io/relay.h"
+#include "unit.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#define WAIT_MS 120000 /* against a hang */
+#define ASK(method, path) method " /at/" path " HTTP/1.1\r\nHost: front\r\n"
+
+struct world {
+	struct httpd *front;
+	struct relay *relay;
+	int listens;
+	char url[64];
+	int64_t head_ms, silence_ms;
+	atomic_uint ends;
+	struct relay_end end; /* the last one */
+};
+
+static void on_end(void *arg, const struct relay_end *end)
+{
+	struct world *w = arg;
+
+	w->end = *end;
+	atomic_fetch_add(&w->ends, 1);
+}
+
+static int pass_on(struct request *rq, struct err *err)
+{
+	struct world *w = rq->ctx;
+	struct relay_call call = {.token = "engine",
+	                          .head_ms = w->head_ms,
+	                          .silence_ms = w->silence_ms,
+	                          .ended = on_end,
+	                          .arg = w};
+
+	if (rq->method == HTTP_POST && request_body(rq, &call.body, err) < 0)
+		return -1;
+	call.url = arena_printf(rq->arena, "%s/%.*s?%.*s", w->url, STR_ARG(rq->arg[0]),
+	                        STR_ARG(rq->query));
+	return reply_relay(rq, w->relay, &call, err);
+}
+
+static const struct route routes[] = {
+	{HTTP_GET, SCOPE_OPEN, 0, "/at/{rest...}", pass_on, "passed on"},
+	{HTTP_POST, SCOPE_OPEN, 1 << 20, "/at/{rest...}", pass_on, "passed on"},
+};
+static const struct face face = {"test", routes, COUNT(routes), NULL};
+static const struct face *const faces[] = {&face};
+
+static void start(struct world *w)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	struct httpd_options o = {.address = "127.0.0.1:0", .faces = faces, .n_faces = 1, .ctx = w};
+	socklen_t n = sizeof(at);
+	struct err err = {0};
+
+	w->listens = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(w->listens, (struct sockaddr *)&at, n), 0);
+	assert_int_equal(listen(w->listens, 100), 0);
+	assert_int_equal(getsockname(w->listens, (struct sockaddr *)&at, &n), 0);
+	FMT(w->url, "http://127.0.0.1:%u", ntohs(at.sin_port));
+	w->relay = relay_new();
+	assert_ok(httpd_start(&o, &w->front, &err), &err);
+}
+
+static void stop(struct world *w)
+{
+	if (w->front != NULL)
+		httpd_stop(w->front);
+	relay_free(w->relay);
+	(void)close(w->listens);
+}
+
+static void patience(int fd)
+{
+	struct timeval t = {.tv_sec = WAIT_MS / 1000};
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+static void say(int fd, const char *text)
+{
+	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
+static int ask(const struct world *w, const char *text)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET,
+	                         .sin_port = htons(httpd_port(w->front)),
+	                         .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), small = 16384;
+
+	patience(fd);
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	say(fd, text);
+	return fd;
+}
+
+/* Reads on until `end` has come; fails when the other side ends before. */
+static void read_to(int fd, const char *end, struct buf *out)
+{
+	size_t n = strlen(end);
+
+	while (out->n < n || memcmp(out->p + out->n - n, end, n) != 0) {
+		char c;
+
+		assert_int_equal(recv(fd, &c, 1, 0), 1);
+		buf_putc(out, c);
+	}
+}
+
+static void read_all(int fd, struct buf *out)
+{
+	char part[4096];
+	ssize_t n;
+
+	while ((n = recv(fd, part, sizeof(part), 0)) > 0)
+		buf_add(out, part, (size_t)n);
+}
+
+static int taken(const struct world *w, struct buf *head)
+{
+	int fd = accept4(w->listens, NULL, NULL, SOCK_CLOEXEC);
+
+	assert_true(fd >= 0);
+	patience(fd);
+	read_to(fd, "\r\n\r\n", head);
+	return fd;
+}
+
+static void wait_ends(const struct world *w, unsigned n)
+{
+	for (int64_t until = clock_mono_ms() + WAIT_MS; atomic_load(&w->ends) < n;) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(2);
+	}
+}
+
+static void has(const struct buf *b, const char *text)
+{
+	if (strstr(b->p, text) == NULL)
+		print_error("no \"%s\" in:\n%s\n", text, b->p);
+	assert_non_null(strstr(b->p, text));
+}
+
+static void lacks(struct buf *b, const char *text)
+{
+	assert_null(strcasestr(buf_cstr(b), text));
+}
+
+static void a_whole_reply(void **state UNUSED)
+{
+	struct world w = {0};
+	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+	AUTO_FD int client = -1, engine = -1;
+
+	start(&w);
+	client = ask(
+		&w, ASK("POST",
+	                "v1/chat?a=b%20c") "Authorization: Bearer mine\r\nCookie: "
+					   "c=1\r\nX-Api-Key: k\r\nX-Own: kept\r\n"
+					   "Content-Type: application/json\r\nContent-Length: 7\r\n"
+					   "Connection: close\r\n\r\n{\"a\":1}");
+	engine = taken(&w, &asked);
+	read_to(engine, "{\"a\":1}", &asked);
+	(void)buf_cstr(&asked);
+	has(&asked, "POST /v1/chat?a=b%20c HTTP/1.1\r\n");
+	has(&asked, "Authorization: Bearer engine\r\n");
+	has(&asked, "X-Own: kept\r\n");
+	has(&asked, "Content-Type: application/json\r\n");
+	has(&asked, "Content-Length: 7\r\n");
+	has(&asked, "X-Request-Id: ");
+	lacks(&asked, "mine");
+	lacks(&asked, "cookie");
+	lacks(&asked, "x-api-key");
+	lacks(&asked, "expect");
+	say(engine,
+	    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 418 Teapot\r\nContent-Type: text/x-tea\r\n"
+	    "Set-Cookie: s=1\r\nX-Engine: here\r\nKeep-Alive: timeout=5\r\n"
+	    "Content-Length: 5\r\n\r\nhello");
+	read_all(client, &got);
+	(void)buf_cstr(&got);
+	has(&got, "HTTP/1.1 418 ");
+	has(&got, "Content-Type: text/x-tea\r\n");
+	has(&got, "X-Engine: here\r\n");
+	has(&got, "Content-Length: 5\r\n");
+	has(&got, "Content-Security-Policy: sandbox\r\n");
+	has(&got, "\r\n\r\nhello");
+	lacks(&got, "set-cookie");
+	lacks(&got, "keep-alive");
+	wait_ends(&w, 1);
+	assert_int_equal(w.end.status, 418);
+	assert_int_equal(w.end.bytes, 5);
+	assert_false(w.end.cut || w.end.left);
+	stop(&w);
+}
+
+static void without_a_body(void **state UNUSED)
+{
+	static const struct {
+		const char *ask, *reply, *want;
+	} rows[] = {
+		{ASK("HEAD", "x") "Connection: close\r\n\r\n",
+	         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", "HTTP/1.1 200 "},
+		{ASK("GET", "x") "Connection: close\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n",
+	         "HTTP/1.1 204 "},
+		{ASK("GET", "x") "Connection: close\r\n\r\n",
+	         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 "},
+		{ASK("GET", "x") "Connection: close\r\n\r\n",
+	         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 200 "},
+	};
+	struct world w = {0};
+
+	start(&w);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+		AUTO_FD int client = ask(&w, rows[i].ask), engine = taken(&w, &asked);
+
+		say(engine, rows[i].reply);
+		(void)close(TAKE_FD(engine));
+		read_all(client, &got);
+		has(&got, rows[i].want);
+		wait_ends(&w, (unsigned)i + 1);
+		assert_int_equal(w.end.bytes, 0);
+		assert_false(w.end.cut);
+	}
+	stop(&w);
+}
+
+/* Each piece is sent only when the client has the one before it. */
+static void pieces_as_they_come(void **state UNUSED)
+{
+	struct world w = {0};
+	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+	AUTO_FD int client = -1, engine = -1;
+
+	start(&w);
+	client = ask(&w, ASK("GET", "stream") "Connection: close\r\n\r\n");
+	engine = taken(&w, &asked);
+	say(engine, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+	            "Transfer-Encoding: chunked\r\n\r\n");
+	read_to(client, "\r\n\r\n", &got);
+	for (int i = 0; i < 50; i++) {
+		char event[32], chunk[64];
+
+		FMT(event, "data: %d\n\n", i);
+		FMT(chunk, "%zx\r\n%s\r\n", strlen(event), event);
+		say(engine, chunk);
+		read_to(client, event, &got);
+	}
+	say(engine, "0\r\n\r\n");
+	read_to(client, "0\r\n\r\n", &got);
+	wait_ends(&w, 1);
+	assert_false(w.end.cut);
+	stop(&w);
+}
+
+static void expect_error(struct world *w, int client, const char *status, const char *why)
+{
+	AUTO_BUF struct buf got = BUF_INIT(65536);
+
+	read_all(client, &got);
+	(void)buf_cstr(&got);
+	has(&got, status);
+	has(&got, why);
+	assert_int_equal(w->end.status, 0);
+	assert_non_null(w->end.why);
+}
+
+static void no_reply(void **state UNUSED)
+{
+	static const char *const bad[] = {"", "HTTP/1.1 200", "gibberish\r\n\r\n",
+	                                  "HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"};
+	struct world w = {.head_ms = 700};
+	AUTO_BUF struct buf asked = BUF_INIT(65536);
+	AUTO_FD int client = -1, engine = -1;
+
+	start(&w);
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		AUTO_BUF struct buf head = BUF_INIT(65536);
+		AUTO_FD int c = ask(&w, ASK("GET", "x") "Connection: close\r\n\r\n");
+		AUTO_FD int e = taken(&w, &head);
+
+		if (bad[i][0] != '\0')
+			say(e, bad[i]);
+		(void)close(TAKE_FD(e));
+		expect_error(&w, c, "HTTP/1.1 502 ", "the server of the job");
+	}
+	/* silent */
+	client = ask(&w, ASK("GET", "x") "Connection: close\r\n\r\n");
+	engine = taken(&w, &asked);
+	expect_error(&w, client, "HTTP/1.1 504 ", "took too long");
+	/* nobody is there */
+	(void)close(TAKE_FD(w.listens));
+	(void)close(TAKE_FD(client));
+	client = ask(&w, ASK("GET", "x") "Connection: close\r\n\r\n");
+	expect_error(&w, client, "HTTP/1.1 502 ", "does not answer at its port");
+	stop(&w);
+}
+
+static void ends_in_the_middle(void **state UNUSED)
+{
+	static const char *const heads[] = {
+		"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n"};
+	struct world w = {.silence_ms = 700};
+
+	start(&w);
+	for (unsigned i = 0; i < 2 * COUNT(heads); i++) {
+		AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+		AUTO_FD int client = ask(&w, ASK("GET", "x") "\r\n"), engine = taken(&w, &asked);
+
+		say(engine, heads[i / 2]);
+		if (i % 2 == 0) /* else it goes silent */
+			(void)close(TAKE_FD(engine));
+		read_all(client, &got); /* the connection ends: the client sees that it is short */
+		(void)buf_cstr(&got);
+		has(&got, "some");
+		lacks(&got, "\r\n0\r\n\r\n");
+		wait_ends(&w, i + 1);
+		assert_true(w.end.cut && w.end.why != NULL && !w.end.left);
+	}
+	stop(&w);
+}
+
+/* Who leaves, before the head or in the middle, takes the exchange along. */
+static void clients_that_leave(void **state UNUSED)
+{
+	struct world w = {0};
+
+	start(&w);
+	for (unsigned i = 0; i < 2; i++) {
+		AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+		AUTO_FD int client = ask(&w, ASK("GET", "x") "\r\n"), engine = taken(&w, &asked);
+		char c;
+
+		if (i == 1) {
+			say(engine,
+			    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
+			read_to(client, "some", &got);
+		}
+		(void)close(TAKE_FD(client));
+		assert_true(recv(engine, &c, 1, 0) <= 0);
+		wait_ends(&w, i + 1);
+		assert_true(w.end.left && !w.end.cut);
+	}
+	stop(&w);
+}
+
+#define LONG ((size_t)32 << 20)
+#define KERNEL ((size_t)12 << 20) /* what the buffers of the sockets may hold, and more */
+
+struct sender {
+	int fd;
+	_Atomic size_t sent;
+};
+
+static void *send_long(void *arg)
+{
+	struct sender *s = arg;
+	uint8_t part[8192];
+
+	for (size_t at = 0; at < LONG; at += sizeof(part)) {
+		for (size_t i = 0; i < sizeof(part); i++)
+			part[i] = (uint8_t)(((at + i) * 2654435761U) >> 13);
+		for (size_t done = 0; done < sizeof(part);) {
+			ssize_t n = send(s->fd, part + done, sizeof(part) - done, MSG_NOSIGNAL);
+
+			if (n <= 0)
+				return NULL;
+			done += (size_t)n;
+		}
+		atomic_store(&s->sent, at + sizeof(part));
+	}
+	return NULL;
+}
+
+static void a_client_that_is_slow(void **state UNUSED)
+{
+	struct world w = {0};
+	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+	AUTO_FD int client = -1, engine = -1;
+	AUTO_FREE uint8_t *part = xmalloc(65536);
+	struct sender s = {0};
+	size_t at = 0, before = 1;
+	pthread_t thread;
+
+	start(&w);
+	client = ask(&w, ASK("GET", "x") "Connection: close\r\n\r\n");
+	engine = taken(&w, &asked);
+	say(engine, "HTTP/1.1 200 OK\r\nContent-Length: 33554432\r\n\r\n");
+	s.fd = engine;
+	assert_int_equal(pthread_create(&thread, NULL, send_long, &s), 0);
+	read_to(client, "\r\n\r\n", &got);
+	while (before != atomic_load(&s.sent)) { /* it comes to a stop */
+		before = atomic_load(&s.sent);
+		clock_sleep_ms(300);
+	}
+	assert_true(before < RELAY_RING + KERNEL);
+	for (;;) {
+		ssize_t n = recv(client, part, 65536, 0);
+
+		if (n <= 0)
+			break;
+		for (size_t i = 0; i < (size_t)n; i++)
+			assert_int_equal(part[i], (uint8_t)(((at + i) * 2654435761U) >> 13));
+		at += (size_t)n;
+	}
+	assert_int_equal(at, LONG);
+	(void)pthread_join(thread, NULL);
+	stop(&w);
+}
+
+#define MANY 300
+static void many_at_once(void **state UNUSED)
+{
+	struct world w = {0};
+	int client[MANY], engine[MANY];
+
+	start(&w);
+	for (int i = 0; i < MANY; i++) {
+		AUTO_BUF struct buf asked = BUF_INIT(65536);
+
+		client[i] = ask(&w, ASK("GET", "x") "\r\n");
+		engine[i] = taken(&w, &asked);
+		say(engine[i], "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+	}
+	for (int i = MANY - 1; i >= 0; i--) {
+		AUTO_BUF struct buf got = BUF_INIT(65536);
+
+		say(engine[i], "4\r\nsome\r\n0\r\n\r\n");
+		read_to(client[i], "some", &got);
+		(void)close(client[i]);
+		(void)close(engine[i]);
+	}
+	wait_ends(&w, MANY);
+	stop(&w);
+}
+
+/* The server ends while replies are on their way, and others have not begun. */
+static void the_server_ends(void **state UNUSED)
+{
+	struct world w = {0};
+	AUTO_BUF struct buf a = BUF_INIT(65536), b = BUF_INIT(65536), got = BUF_INIT(65536);
+	AUTO_FD int begun = -1, waits = -1, first = -1, second = -1;
+
+	start(&w);
+	begun = ask(&w, ASK("GET", "x") "\r\n");
+	first = taken(&w, &a);
+	say(first, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
+	read_to(begun, "some", &got);
+	waits = ask(&w, ASK("GET", "x") "\r\n");
+	second = taken(&w, &b);
+	httpd_drain(w.front, 100);
+	httpd_stop(TAKE(w.front));
+	assert_int_equal(atomic_load(&w.ends), 2);
+	stop(&w);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_whole_reply),         cmocka_unit_test(without_a_body),
+	cmocka_unit_test(pieces_as_they_come),   cmocka_unit_test(no_reply),
+	cmocka_unit_test(ends_in_the_middle),    cmocka_unit_test(clients_that_leave),
+	cmocka_unit_test(a_client_that_is_slow), cmocka_unit_test(many_at_once),
+	cmocka_unit_test(the_server_ends),
+};
+UNIT_MAIN(tests)
