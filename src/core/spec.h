@@ -22,7 +22,8 @@
 #define SPEC_HUB_PLACE "/opt/stoker/hub"       /* of weights with the layout hub, by default */
 #define SPEC_HUB_PUSH_MAX 64
 #define SPEC_COMPILE_PLACE "/opt/stoker/compile" /* where compilers keep their work */
-#define SPEC_COMPILE_REPO "compile-cache"        /* of a team, where the file names none */
+#define SPEC_SERVE_NAME_MAX 63
+#define SPEC_COMPILE_REPO "compile-cache" /* of a team, where the file names none */
 /* The rule for names, for messages; see spec_name_ok(). */
 #define SPEC_NAME_RULE "one line of 1 to 200 bytes, no control characters, no blanks at either end"
 
@@ -125,6 +126,10 @@ struct job_spec {
 		bool enabled;
 		const char *repo; /* of models; hub_typed_id(). NULL: the team's "compile-cache" */
 	} compile;
+	struct {                    /* ours */
+		const char *name;   /* NULL: the job serves nothing */
+		const char *health; /* path */
+	} serve;
 	const char **hub_push; /* ours: repositories that it may push to, hub_typed_id() */
 	size_t n_hub_push;
 	struct spec_artifact *artifacts;

@@ -126,6 +126,20 @@ static const struct spec_block compile_block =
 	         "for the next job; see docs/compile-cache.md (Stoker only).",
 	         compile_fields);
 
+static const struct spec_field serve_fields[] = {
+	{.name = "name", .kind = SPEC_TEXT, .flags = SPEC_REQUIRED, .max = SPEC_SERVE_NAME_MAX,
+	 .at = AT(serve.name),
+	 .help = "what it is served as: `/deployments/NAME/`. Lower-case letters, digits and "
+	         "hyphens. Jobs of a team with the same name share the requests"},
+	{.name = "health", .kind = SPEC_TEXT, .max = 200, .dflt = "/health", .at = AT(serve.health),
+	 .help = "path that answers 2xx once the job's server can take requests"},
+};
+static const struct spec_block serve_block =
+	SPEC_MAP("job.runtime.serve",
+	         "An HTTP server that the job runs, reached through Stoker; see docs/serving.md "
+	         "(Stoker only).",
+	         serve_fields);
+
 static const struct spec_field runtime_fields[] = {
 	{.name = "start_commands", LIST(SPEC_TEXTS, commands), .flags = SPEC_REQUIRED_FILE,
 	 .max = SPEC_COMMANDS_MAX,
@@ -152,6 +166,8 @@ static const struct spec_field runtime_fields[] = {
 	{.name = "compile_cache", .kind = SPEC_BLOCK, .flags = SPEC_SPARSE,
 	 IF(compile.enabled, R_BOOL), .block = &compile_block,
 	 .help = "what compilers made, from the jobs before: `{ enabled: true }`"},
+	{.name = "serve", .kind = SPEC_BLOCK, .flags = SPEC_SPARSE, IF(serve.name, R_TEXT),
+	 .block = &serve_block, .help = "an HTTP server of the job's: `{ name: NAME }`"},
 };
 static const struct spec_block runtime_block =
 	SPEC_MAP("job.runtime", "Commands and their environment.", runtime_fields);

@@ -317,6 +317,41 @@ static void check_pushes(struct spec_reader *r, const struct doc *runtime, const
 	}
 }
 
+static bool serve_name_ok(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 0 && n <= SPEC_SERVE_NAME_MAX && name[0] != '-' && name[n - 1] != '-' &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
+}
+
+static void check_serve(struct spec_reader *r, const struct doc *runtime, const struct job_spec *s)
+{
+	const struct doc *serve = doc_get(runtime, "serve");
+	char name[SPEC_PATH_CAP];
+
+	if (s->serve.name == NULL)
+		return;
+	if (!serve_name_ok(s->serve.name)) {
+		FMT(name, "%s.runtime.serve.name", r->path);
+		spec_problem_add(r->problems, doc_get(serve, "name"), name,
+		                 "\"%.70s\" is no name: 1 to 63 lower-case letters, digits and "
+		                 "hyphens, with no hyphen at either end",
+		                 s->serve.name);
+	}
+	if (s->serve.health[0] != '/' || strpbrk(s->serve.health, " \t\r\n#") != NULL) {
+		FMT(name, "%s.runtime.serve.health", r->path);
+		spec_problem_add(r->problems, doc_get(serve, "health"), name,
+		                 "\"%.100s\" is no path: it starts with a slash and has no blanks",
+		                 s->serve.health);
+	}
+	if (s->node_count > 1) {
+		FMT(name, "%s.runtime.serve", r->path);
+		spec_problem_add(r->problems, serve, name,
+		                 "a job of several nodes cannot serve: node_count must be 1");
+	}
+}
+
 void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s)
 {
 	const struct doc *runtime = doc_get(job, "runtime"), *retry = doc_get(job, "retry");
@@ -353,5 +388,6 @@ void spec_rules(struct spec_reader *r, const struct doc *job, struct job_spec *s
 		return;
 	check_compile(r, runtime, s);
 	check_pushes(r, runtime, s);
+	check_serve(r, runtime, s);
 	check_places(r, job, s);
 }

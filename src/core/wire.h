@@ -121,7 +121,8 @@ struct wire_launch {
 	const char *hub_url, *hub_token; /* HF_ENDPOINT and HF_TOKEN; NULL: the job has its own */
 	bool has_compile;
 	struct wire_compile compile;
-	const char *hub_ca; /* PEM, to trust hub_url by; NULL: it needs none */
+	const char *hub_ca;    /* PEM, to trust hub_url by; NULL: it needs none */
+	const char *serve_key; /* what requests to the job's server come with; NULL: it has none */
 	struct wire_gpu *gpus;
 	size_t n_gpus;
 	bool has_image; /* it was resolved by an earlier attempt, or the job that this one repeats
@@ -252,6 +253,8 @@ struct wire_heartbeat {
 	uint64_t done_bytes, total_bytes; /* of the stage */
 	double rate_bytes_s;
 	bool idle; /* limits.idle_gpu is over on this node; absent in what older runners say */
+	uint32_t serve_port; /* of the job's server, on loopback; 0: it has none */
+	bool serves;         /* and it can take requests */
 	bool has_sample;
 	struct wire_sample sample;
 };

@@ -178,6 +178,8 @@ VALUE(project_cache, o->at->project_cache)
 VALUE(hub_url, o->l->hub_url)
 VALUE(hub_token, o->l->hub_token)
 VALUE(hub_cache, o->at->hub)
+VALUE(serve_port, o->at->serve_port)
+VALUE(serve_key, o->l->serve_key)
 VALUE(cache_repo, o->l->has_compile ? o->l->compile.repo : NULL)
 VALUE(neuron, compile_at(o, COMPILE_NEURON))
 VALUE(inductor, compile_at(o, COMPILE_INDUCTOR))
@@ -210,6 +212,7 @@ enum env_when {
 	ENV_HUB,       /* the job does not say itself which Hub it talks to */
 	ENV_HUB_CACHE, /* weights with layout: hub */
 	ENV_COMPILE,   /* runtime.compile_cache */
+	ENV_SERVE,     /* runtime.serve */
 	ENV_CA,        /* the server has a certificate of its own */
 	ENV_LIBRARY,   /* not where an image may have baked in what a library downloads */
 	ENV_INHERITED, /* what is set where the server runs; not by us */
@@ -229,6 +232,7 @@ static const char *const when_words[] = {
 	[ENV_HUB] = "the job sets none of HF_ENDPOINT, HF_TOKEN, HUGGING_FACE_HUB_TOKEN",
 	[ENV_HUB_CACHE] = "weights with `layout: hub`",
 	[ENV_COMPILE] = "`compile_cache.enabled`",
+	[ENV_SERVE] = "`runtime.serve`",
 	[ENV_CA] = "HF_ENDPOINT is `https://`",
 	[ENV_LIBRARY] = "`cache_config.enabled`, no `image`",
 	[ENV_INHERITED] = "no `image`, and set for the server",
@@ -261,6 +265,8 @@ static const struct env_row {
 	{"HF_HUB_CACHE",             ENV_HUB_CACHE, hub_cache,  "where Hugging Face libraries find these weights, and keep what else they download; deleted when the job ends", SPEC_HUB_PLACE},
 	{"HF_ENDPOINT",              ENV_HUB,     hub_url,       "this server, as a Hub: see docs/hub.md", "http://127.0.0.1:8000"},
 	{"HF_TOKEN",                 ENV_HUB,     hub_token,     "the job's own token for it, good until the job ends: reads what the team may, pushes to `runtime.hub.push`; also for artifacts: see docs/compile-cache.md", "stokerjob_..."},
+	{"STOKER_SERVE_PORT",        ENV_SERVE,   serve_port,    "port of 127.0.0.1 where the job's server is to listen", "38211"},
+	{"STOKER_SERVE_KEY",         ENV_SERVE,   serve_key,     "what requests from Stoker come with, as `Authorization: Bearer`: the server refuses others, as any user of the machine can reach its port", "9f86d081884c7d65..."},
 	{"CUSTOM_CACHE_REPO",        ENV_COMPILE, cache_repo,    "the repository of the compile cache, for optimum-neuron", "research/compile-cache"},
 	{"NEURON_COMPILE_CACHE_URL", ENV_COMPILE, neuron,        "what AWS Neuron has compiled", SPEC_COMPILE_PLACE "/neuron"},
 	{"TORCHINDUCTOR_CACHE_DIR",  ENV_COMPILE, inductor,      "what torch.compile has compiled", SPEC_COMPILE_PLACE "/inductor"},
@@ -344,6 +350,7 @@ static bool applies(const struct env_row *row, const struct env_of *o)
 	case ENV_HUB:
 	case ENV_HUB_CACHE:
 	case ENV_COMPILE:
+	case ENV_SERVE:
 	case ENV_CA:
 	case ENV_PYTHON: /* their values are NULL otherwise */
 	case ENV_RESUME:
@@ -365,7 +372,8 @@ void env_make(struct arena *a, const struct wire_launch *l, const struct job_spe
 	put_image(&e, at);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		if (rows[i].value != NULL && applies(&rows[i], &of))
-			put(&e, rows[i].name, rows[i].value(&of), rows[i].value == hub_token);
+			put(&e, rows[i].name, rows[i].value(&of),
+			    rows[i].value == hub_token || rows[i].value == serve_key);
 	}
 	for (size_t i = 0; i < l->n_env; i++)
 		put(&e, l->env[i].name, l->env[i].value, l->env[i].secret);

@@ -9,9 +9,10 @@
 struct env_paths {
 	const char *workspace, *scratch, *ckpt, *load;
 	const char *project_cache, *team_cache;
-	const char *compile; /* the caches of compilers, NULL: none */
-	const char *ca;      /* see ATTEMPT_CA, NULL: none */
-	const char *hub;     /* the cache of weights with the layout hub, NULL: none */
+	const char *compile;    /* the caches of compilers, NULL: none */
+	const char *ca;         /* see ATTEMPT_CA, NULL: none */
+	const char *hub;        /* the cache of weights with the layout hub, NULL: none */
+	const char *serve_port; /* of the job's server, NULL: it has none */
 	const char *home;
 	unsigned cores;         /* that the job runs on, 0 = all of the machine's */
 	const char *python;     /* the Python environment, NULL: none */

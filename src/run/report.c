@@ -148,6 +148,8 @@ void report_fill_heartbeat(struct report *r, struct wire_heartbeat *hb, char not
 	hb->total_bytes = r->total_bytes;
 	hb->rate_bytes_s = r->rate;
 	hb->idle = r->idle;
+	hb->serve_port = r->serve_port;
+	hb->serves = r->serves;
 	r->heartbeat_now = false;
 	lock_give(&r->lock);
 }
@@ -320,6 +322,17 @@ void report_idle(struct report *r, bool idle)
 {
 	lock_take(&r->lock);
 	r->idle = idle;
+	r->heartbeat_now = true;
+	cond_broadcast(&r->changed);
+	lock_give(&r->lock);
+}
+
+void report_serve(struct report *r, uint32_t port, bool serves)
+{
+	assert(port > 0 && port <= UINT16_MAX);
+	lock_take(&r->lock);
+	r->serve_port = port;
+	r->serves = serves;
 	r->heartbeat_now = true;
 	cond_broadcast(&r->changed);
 	lock_give(&r->lock);

@@ -68,6 +68,8 @@ void report_checkpoint(struct report *r, const struct model_checkpoint *row);
 
 /* Is limits.idle_gpu over on this node? A heartbeat says so at once. */
 void report_idle(struct report *r, bool idle);
+/* Where the job's own server listens, and can it take requests? A heartbeat says so at once. */
+void report_serve(struct report *r, uint32_t port, bool serves);
 /* A request to the server's Hub, by the token of the job's commands. */
 struct report_hub {
 	const char *token, *path, *type;

@@ -77,7 +77,8 @@ struct report {
 	double rate;
 	int64_t rate_ms; /* when rate_bytes was seen */
 	uint64_t rate_bytes;
-	bool heartbeat_now, idle;
+	bool heartbeat_now, idle, serves;
+	uint32_t serve_port;
 	struct report_desired desired;
 	uint64_t desired_seq;
 	struct outbox outbox;

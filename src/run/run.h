@@ -9,6 +9,7 @@
 #include "run/harvest.h"
 #include "run/quota.h"
 #include "run/sampler.h"
+#include "run/serve.h"
 #include "run/ship.h"
 #include "run/stage.h"
 
@@ -43,6 +44,8 @@ struct run {
 	/* NULL: nothing is kept of what compilers make. The ship's threads read it, too. */
 	struct harvest *_Atomic harvest;
 	struct execs *execs;
+	struct serve *serve; /* NULL: the job has no server, or does not run yet */
+	uint32_t serve_port;
 	struct wire_env *env;
 	size_t n_env;
 	const char *workdir;

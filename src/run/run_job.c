@@ -158,6 +158,8 @@ static void make_env(struct run *r)
 		.image_env = r->stage.image_env,
 	};
 
+	if (r->serve_port > 0)
+		at.serve_port = arena_printf(r->a, "%" PRIu32, r->serve_port);
 	if (access(below(r, ATTEMPT_CA), F_OK) == 0)
 		at.ca = place_of(r, MOUNT_CA, below(r, ATTEMPT_CA));
 	env_make(r->a, &r->launch, s, &at, &r->env, &r->n_env);
@@ -424,6 +426,18 @@ static void make_room(struct run *r)
 	}
 }
 
+static void start_serve(struct run *r)
+{
+	if (r->spec.serve.name == NULL)
+		return;
+	serve_start(&r->serve, &(struct serve_options){.name = r->spec.serve.name,
+	                                               .health = r->spec.serve.health,
+	                                               .key = r->launch.serve_key,
+	                                               .port = r->serve_port,
+	                                               .report = r->report,
+	                                               .logs = r->logs});
+}
+
 static int go(struct run *r, struct err *err)
 {
 	AUTO_BUF struct buf script = BUF_INIT(SANDBOX_SCRIPT_MAX);
@@ -432,6 +446,8 @@ static int go(struct run *r, struct err *err)
 	int out = TAKE_FD(s->out_fd), err_fd = TAKE_FD(s->err_fd);
 	int rc = 0;
 
+	if (r->spec.serve.name != NULL && serve_free_port(&r->serve_port, err) < 0)
+		return -1;
 	make_env(r);
 	x.env = r->env;
 	x.n_env = r->n_env;
@@ -447,6 +463,7 @@ static int go(struct run *r, struct err *err)
 		r->deadline_ms = clock_mono_ms() + (int64_t)r->spec.max_duration_s * 1000;
 	idle_begin(&r->idle, (int64_t)r->spec.idle_gpu_s * 1000, clock_mono_ms());
 	report_stage(r->report, STAGE_RUNNING);
+	start_serve(r);
 	sampler_watch(r->sampler, cgroup_tracks(&s->cgroup) ? &s->cgroup : NULL, s->init, r->ship);
 	r->ran = true;
 	rc = sandbox_go(s, buf_view(&script), err);
@@ -486,6 +503,7 @@ static void ask_to_end(struct run *r, int64_t grace_ms, const char *why)
 {
 	int64_t at = clock_mono_ms() + grace_ms;
 
+	serve_drain(r->serve);
 	if (r->kill_at_ms == 0) {
 		logs_message(r->logs, "%s: SIGTERM sent, SIGKILL in %" PRId64 " s", why,
 		             grace_ms / 1000);
@@ -669,6 +687,7 @@ static void run_commands(struct run *r)
 		(void)sandbox_kill(r->sandbox); /* it would wait for them for ever */
 	}
 	wait_end(r);
+	serve_stop(TAKE(r->serve));
 	if (sampler_last(r->sampler, &last))
 		report_sample(r->report, &last);
 	sampler_watch(r->sampler, NULL, 0, NULL);

@@ -93,6 +93,8 @@ static int make_redactor(struct run *r, struct err *err)
 	    redact_registry(r, r->launch.registry_secret2, err) < 0 ||
 	    (r->launch.hub_token != NULL &&
 	     redact_add(r->redact, str_of(r->launch.hub_token), err) < 0) ||
+	    (r->launch.serve_key != NULL &&
+	     redact_add(r->redact, str_of(r->launch.serve_key), err) < 0) ||
 	    redact_add(r->redact, str_of(r->start.token), err) < 0)
 		return -1;
 	redact_build(r->redact);

@@ -48,6 +48,8 @@ static const struct {
 	const char *name, *value;
 } optional[] = {
 	{"BT_WORKING_DIR", "/b10/workspace"},
+	{"STOKER_SERVE_PORT", "38211"},
+	{"STOKER_SERVE_KEY", "5e7e"},
 	{"BT_CHECKPOINT_DIR", "/mnt/ckpts"},
 	{"BT_LOAD_CHECKPOINT_DIR", "/tmp/loaded_checkpoints"},
 	{"BT_PROJECT_CACHE_DIR", "/root/.cache/user_artifacts"},
@@ -102,10 +104,12 @@ static void has_every_variable(void **state UNUSED)
 	all.hub = SPEC_HUB_PLACE;
 	all.ca = "/opt/stoker/ca.pem";
 	all.compile = SPEC_COMPILE_PLACE;
+	all.serve_port = "38211";
 	l.has_compile = true;
 	l.compile.repo = "red/compile-cache";
 	l.hub_url = "http://127.0.0.1:8000";
 	l.hub_token = "stokerjob_a_b";
+	l.serve_key = "5e7e";
 	env_make(a, &l, &s, &all, &env, &n);
 	for (size_t i = 0; i < COUNT(optional); i++) {
 		const char *value = get(env, n, optional[i].name);
@@ -142,10 +146,12 @@ static void the_page_names_every_variable(void **state UNUSED)
 	full.hub = SPEC_HUB_PLACE;
 	full.ca = "/opt/stoker/ca.pem";
 	full.compile = SPEC_COMPILE_PLACE;
+	full.serve_port = "38211";
 	l.has_compile = true;
 	l.compile.repo = "red/compile-cache";
 	l.hub_url = "http://127.0.0.1:8000";
 	l.hub_token = "stokerjob_a_b";
+	l.serve_key = "5e7e";
 	env_make(a, &l, &s, &full, &env, &n);
 	env_reference(&page);
 	for (size_t i = 0; i < n; i++) {
