@@ -14,6 +14,7 @@
 #   unit     programs that unit tests use
 #   vm       QEMU and a kernel for it: what the machine's own kernel may not have
 #   clients  a virtual environment with pytest, boto3, the truss client and the newest huggingface_hub
+#   openai   the client that people ask a served model with, for the clients' Python
 #   hub      older versions of huggingface_hub, each in a folder for PYTHONPATH
 #   tools    what is built on a Hub: datasets for the clients, optimum-neuron for the trainer
 #   builds   what keeps artifacts of builds: ccache, Bazel, sccache
@@ -42,7 +43,7 @@ packages_of() {
 	savers) echo "python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
-	hub | tools | minio | gcs | azure | s3 | olah | go | uv) echo "python3-venv python3-pip" ;;
+	hub | openai | tools | minio | gcs | azure | s3 | olah | go | uv) echo "python3-venv python3-pip" ;;
 	builds) echo "ccache bazel-bootstrap rustc gcc python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light apache2-utils ccache curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
@@ -216,6 +217,11 @@ make_clients() {
 	pip_lock clients truss-before --target "$parts/clients/truss-0.18.35"
 }
 
+# For the PYTHONPATH of clients/bin/python.
+make_openai() {
+	pip_lock clients openai --target "$parts/openai" --no-compile
+}
+
 # Folders for the PYTHONPATH of hub/bin/python, which has nothing else: what one version brings, another does not see.
 make_hub() {
 	local version
@@ -278,6 +284,7 @@ install_group() {
 	azure) once azure make_azure node azurite ;;
 	s3) once s3 make_s3 s3 gofakes3 versitygw ;;
 	clients) once clients make_clients clients truss-newest truss-before ;;
+	openai) once openai make_openai openai ;;
 	hub) once hub make_hub hub-0.20 hub-0.36 hub-1.33 ;;
 	tools) once tools make_tools datasets neuron ;;
 	builds) once builds make_builds sccache ;;

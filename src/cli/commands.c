@@ -309,6 +309,13 @@ const struct command commands[] = {
 	 "stoker weights rm 4kq8w2n --yes",
 	 OPTS(o_yes), 1, 1, false, cmd_weights_rm},
 
+	{"deployments ls", "", "list the jobs that serve, and where to ask them",
+	 "A job serves when its file has `runtime.serve`: see docs/serving.md. `stoker stop JOB` ends one; it answers what it has "
+	 "begun, within limits.stop_grace.",
+	 "stoker deployments ls\n"
+	 "stoker deployments ls -o json",
+	 NO_OPTS, 0, 0, true, cmd_deployments_ls},
+
 	{"repos ls", "", "list the repositories that this server holds",
 	 "Models, data sets and spaces that people have created here: those of your team and of yourself, and public ones of others. "
 	 "What the server mirrors of another Hub is listed by `stoker weights ls`.",

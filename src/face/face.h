@@ -658,6 +658,30 @@ struct object_ops {
 	            struct sign_answer *out, struct err *err);
 };
 
+/* A job that runs an HTTP server (runtime.serve). */
+struct serving_target {
+	const char *attempt_id;
+	const char *key; /* what a request to it comes with */
+	uint32_t port;   /* of 127.0.0.1 */
+};
+
+struct serving_row {
+	const char *name, *job_id, *team_name;
+	bool serves; /* it can take requests */
+	unsigned in_flight;
+	uint64_t requests, failures; /* since this server knows it */
+};
+
+struct serving_ops {
+	/* The one of this name with the fewest requests on their way: it has one more, until it is
+	 * given back. ERR_NOT_FOUND; ERR_UNAVAILABLE: none can take any; ERR_CONFLICT: the name is
+	 * not clear. */
+	int (*take)(const struct ask *ask, const char *name, struct serving_target *out,
+	            struct err *err);
+	void (*give)(struct app *app, const char *attempt_id, bool failed); /* any thread */
+	int (*list)(const struct ask *ask, struct serving_row **out, size_t *n, struct err *err);
+};
+
 struct face_ops {
 	const struct team_ops *teams;
 	const struct token_ops *tokens;
@@ -679,6 +703,7 @@ struct face_ops {
 	const struct hub_ops *hub;
 	const struct repo_ops *repos;
 	const struct artifact_ops *artifacts;
+	const struct serving_ops *serving;
 };
 
 struct face_ctx {
@@ -690,6 +715,7 @@ struct face_ctx {
 	struct objstore *objects;
 	struct blobs *blobs;
 	struct joblogs *logs;
+	struct relay *relay;        /* to servers that jobs run */
 	uint64_t hub_regular_bytes; /* files up to this size come inside of commits */
 	const char *bucket;         /* the one bucket of the S3 face: "stoker" */
 	const char *base_url; /* of the server, no trailing slash; clients are told face_url() */
@@ -748,6 +774,7 @@ extern const struct face face_s3;          /* S3 subset */
 extern const struct face face_hub;         /* what clients of a Hub read */
 extern const struct face face_artifact;    /* ccache, Bazel, WebDAV */
 extern const struct face face_artifact_s3; /* the same artifacts by S3 */
+extern const struct face face_serving;     /* the servers that jobs run */
 extern const struct face face_meta;        /* /healthz, /openapi.json, /metrics */
 
 /* The OpenAPI 3.1 document of these faces, printed from their route tables. */

@@ -73,6 +73,9 @@ int weights_remove(struct request *rq, struct err *err);
 /* artifact.c */
 int artifacts_list(struct request *rq, struct err *err);
 
+/* serving.c */
+int deployments_list(struct request *rq, struct err *err);
+
 /* repos.c */
 int repositories_list(struct request *rq, struct err *err);
 int repository_make(struct request *rq, struct err *err);

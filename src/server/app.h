@@ -128,6 +128,8 @@ struct app {
 	struct maintenance *maintenance;
 	struct live *live;                 /* see live.h */
 	struct known_tokens *known;        /* see auth.h */
+	struct serving *serving;           /* see serving.h */
+	struct relay *relay;               /* of requests to the servers that jobs run */
 	struct specs *specs;               /* see specs.h */
 	struct inputs *inputs;             /* see inputs.h */
 	struct keyed_executor *deliveries; /* webhooks, see notify.h */

@@ -22,7 +22,7 @@
 
 static const struct face *const faces[] = {
 	&face_training, &face_admin,    &face_graphql,     &face_runner, &face_s3,
-	&face_meta,     &face_artifact, &face_artifact_s3, &face_hub,
+	&face_meta,     &face_artifact, &face_artifact_s3, &face_hub,    &face_serving,
 };
 
 void server_settings_reference(struct buf *out)
@@ -114,6 +114,7 @@ static int listen_http(struct app *app, int fd, struct httpd **out, struct err *
 		.objects = app->objects,
 		.blobs = app->blobs,
 		.logs = app->logs,
+		.relay = app->relay,
 		.bucket = APP_BUCKET,
 		.base_url = app->base_url,
 		.base_url_is_set = app->set.base_url != NULL,

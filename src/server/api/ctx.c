@@ -70,6 +70,7 @@ const struct face_ops ctx_ops = {
 	.hub = &hub_ops,
 	.repos = &repo_ops,
 	.artifacts = &artifact_ops,
+	.serving = &serving_ops,
 	.runners = &runner_ops,
 	.uploads = &upload_ops,
 	.mirrors = &mirror_ops,

@@ -47,5 +47,6 @@ extern const struct object_ops object_ops;
 extern const struct hub_ops hub_ops;
 extern const struct repo_ops repo_ops;
 extern const struct artifact_ops artifact_ops;
+extern const struct serving_ops serving_ops;
 
 #endif

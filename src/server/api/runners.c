@@ -13,6 +13,7 @@
 #include "server/control/live.h"
 #include "server/start/objects.h"
 #include "server/api/secrets.h"
+#include "server/control/serving.h"
 #include "server/control/specs.h"
 
 #define EVENTS_MAX 10000      /* of one runner's job, all attempts together */
@@ -340,6 +341,8 @@ static int fill_launch(struct app *app, struct arena *a, const struct mine *m,
 	*stage = "secrets";
 	if (fill_secrets(app, a, m, &spec, out, err) < 0)
 		return -1;
+	if (spec.serve.name != NULL)
+		out->serve_key = serving_key(app, a, m->row.id);
 	if (spec_own_hub(&spec) == NULL && fill_hub(app, a, m, out, err) < 0)
 		return -1;
 	*stage = "inputs";
@@ -460,6 +463,7 @@ static int take_heartbeat(const struct ask *ask, const struct wire_heartbeat *hb
 	/* Rank 0 speaks for the job; the others' own view is in their log and metrics. */
 	if (m.row.node_rank != 0)
 		return 0;
+	serving_heard(app, &m.job, m.row.id, hb->serve_port, hb->serves);
 	if (hb->has_sample && hb->sample.cache_quota > 0)
 		cache_watch(app, m.job.id, hb->sample.cache_bytes, hb->sample.cache_quota);
 	if (live_progress(app, m.job.id, &p))

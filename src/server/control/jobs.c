@@ -10,6 +10,7 @@
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
 #include "server/control/specs.h"
+#include "server/control/serving.h"
 
 static int step_locked(struct app *app, const struct meta_step *asked, const char *line,
                        enum job_state *from, enum job_state *to, struct err *err)
@@ -402,6 +403,7 @@ int jobs_node_ended(struct app *app, const char *attempt_id, uint32_t rank,
 		return -1;
 	app_crash_at("exit:after-record");
 	live_ended(app, attempt_id, rank);
+	serving_ended(app, attempt_id);
 	if (first)
 		app_notify(app, CHANNEL_DESIRED, attempt_id); /* a bad end stops the other parts */
 	if (read_ended(app, a, attempt_id, &e, err) < 0 ||

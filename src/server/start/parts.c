@@ -9,6 +9,7 @@
 #include "server/control/prepare.h"
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
+#include "server/control/serving.h"
 #include "server/control/specs.h"
 #include "server/data/artifacts.h"
 #include "server/data/cache.h"
@@ -24,6 +25,7 @@ void parts_start(struct app *app)
 	live_start(app);
 	specs_start(app);
 	exec_start(app);
+	serving_start(app);
 	cache_start(app);
 	maintenance_start(app);
 	mirror_room_start(app);
@@ -78,6 +80,7 @@ void parts_free(struct app *app)
 	cache_free(app);
 	maintenance_free(app);
 	exec_stop(app);
+	serving_stop(app);
 	outage_free(app);
 	live_free(app);
 	specs_free(app);

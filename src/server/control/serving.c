@@ -1,0 +1,285 @@
+/* serving.c - see serving.h, and serving_ops of face.h. */
+#include "server/control/serving.h"
+
+#include "base/hash.h"
+#include "io/relay.h"
+#include "server/api/ctx.h"
+#include "server/control/specs.h"
+
+#include <sys/queue.h>
+
+#define KEY_TEXT "serve/"
+#define PORT_MIN 1024      /* below it is nothing of a job's */
+#define JOBS_LOOKED_AT 200 /* for the one that will serve, the newest first */
+
+/* One job that serves. It stays as long as a request is on its way, though its attempt is over. */
+struct replica {
+	unsigned magic;
+#define REPLICA_MAGIC 0x53525650U
+	char *attempt_id, *job_id, *team_id, *team_name, *name;
+	uint32_t port;
+	bool serves, over;
+	unsigned in_flight;
+	uint64_t requests, failures;
+	LIST_ENTRY(replica) link;
+};
+
+struct serving {
+	struct lock lock;
+	LIST_HEAD(, replica) all;
+};
+
+static void replica_check(const struct serving *s, const struct replica *r)
+{
+	assert(r->magic == REPLICA_MAGIC && lock_is_mine(&s->lock));
+	assert(r->name != NULL && r->team_id != NULL && r->port >= PORT_MIN);
+	assert(!(r->over && r->serves) && r->failures <= r->requests);
+	assert(!r->over || r->in_flight > 0); /* else it is gone */
+}
+
+void serving_start(struct app *app)
+{
+	app->serving = xcalloc(1, sizeof(*app->serving));
+	lock_init(&app->serving->lock, LOCK_SERVING);
+	LIST_INIT(&app->serving->all);
+	app->relay = relay_new();
+}
+
+static void drop(struct replica *r)
+{
+	LIST_REMOVE(r, link);
+	free(r->attempt_id);
+	free(r->job_id);
+	free(r->team_id);
+	free(r->team_name);
+	free(r->name);
+	r->magic = 0;
+	free(r);
+}
+
+void serving_stop(struct app *app)
+{
+	struct serving *s = app->serving;
+
+	if (s == NULL)
+		return;
+	relay_free(app->relay);
+	app->relay = NULL;
+	while (!LIST_EMPTY(&s->all))
+		drop(LIST_FIRST(&s->all));
+	lock_done(&s->lock);
+	free(s);
+	app->serving = NULL;
+}
+
+const char *serving_key(const struct app *app, struct arena *a, const char *attempt_id)
+{
+	const char *text = arena_printf(a, KEY_TEXT "%s", attempt_id);
+	char hex[HASH_HEX_CAP];
+	uint8_t mac[HASH_SHA256_LEN];
+
+	hash_hmac_sha256(app->url_secret_key, strlen(app->url_secret_key), text, strlen(text), mac);
+	hex_encode(mac, sizeof(mac), hex);
+	return arena_cstr(a, hex);
+}
+
+/* With the lock. */
+static struct replica *find(struct serving *s, const char *attempt_id)
+{
+	struct replica *r;
+
+	LIST_FOREACH(r, &s->all, link)
+	{
+		replica_check(s, r);
+		if (strcmp(r->attempt_id, attempt_id) == 0)
+			return r;
+	}
+	return NULL;
+}
+
+/* What it serves as is in its specification, which no runner writes. */
+static void meet(struct app *app, const struct model_job *job, const char *attempt_id,
+                 uint32_t port, bool serves)
+{
+	struct specs_hold hold AUTO_SPEC = {0};
+	struct serving *s = app->serving;
+	struct err err = {0};
+	struct replica *r;
+
+	if (specs_get(app, job->id, &hold, &err) < 0 || hold.spec->serve.name == NULL)
+		return; /* it is heard again */
+	lock_take(&s->lock);
+	if (find(s, attempt_id) == NULL) {
+		r = xcalloc(1, sizeof(*r));
+		*r = (struct replica){.magic = REPLICA_MAGIC,
+		                      .attempt_id = xstrdup(attempt_id),
+		                      .job_id = xstrdup(job->id),
+		                      .team_id = xstrdup(job->team_id),
+		                      .team_name = xstrdup(job->team_name),
+		                      .name = xstrdup(hold.spec->serve.name),
+		                      .port = port,
+		                      .serves = serves};
+		LIST_INSERT_HEAD(&s->all, r, link);
+		replica_check(s, r);
+	}
+	lock_give(&s->lock);
+}
+
+void serving_heard(struct app *app, const struct model_job *job, const char *attempt_id,
+                   uint32_t port, bool serves)
+{
+	struct serving *s = app->serving;
+	struct replica *r;
+
+	if (port < PORT_MIN || port > UINT16_MAX)
+		return;
+	lock_take(&s->lock);
+	r = find(s, attempt_id);
+	if (r != NULL && !r->over) {
+		r->port = port;
+		r->serves = serves;
+		replica_check(s, r);
+	}
+	lock_give(&s->lock);
+	if (r == NULL)
+		meet(app, job, attempt_id, port, serves);
+}
+
+void serving_ended(struct app *app, const char *attempt_id)
+{
+	struct serving *s = app->serving;
+	struct replica *r;
+
+	lock_take(&s->lock);
+	r = find(s, attempt_id);
+	if (r != NULL && r->in_flight == 0) {
+		drop(r);
+	} else if (r != NULL) {
+		r->serves = false;
+		r->over = true;
+	}
+	lock_give(&s->lock);
+}
+
+/* ---- for the face --------------------------------------------------------------------------- */
+
+static bool sees(const struct ask *ask, const struct replica *r)
+{
+	return ask->principal->team_id == NULL || strcmp(ask->principal->team_id, r->team_id) == 0;
+}
+
+/* Nothing of this name serves: why, by the team's jobs that would. */
+static int say_why(const struct ask *ask, const char *name, struct err *err)
+{
+	struct meta_query q = {.team_id = ask->principal->team_id, .limit = JOBS_LOOKED_AT};
+	struct app *app = ask->app;
+	struct model_job *jobs;
+	size_t n = 0;
+
+	for (enum job_state state = 0; state < JOB_STATE_COUNT; state++)
+		q.states |= job_state_is_final(state) ? 0U : 1U << state;
+	if (meta_jobs(app->meta, ask->a, &q, &jobs, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		struct specs_hold hold AUTO_SPEC = {0};
+		struct err unreadable = {0};
+
+		if (specs_get(app, jobs[i].id, &hold, &unreadable) < 0 ||
+		    hold.spec->serve.name == NULL || strcmp(hold.spec->serve.name, name) != 0)
+			continue;
+		err->retry_after_s = 2;
+		return jobs[i].core.state == JOB_RUNNING
+		               ? err_set(err, ERR_UNAVAILABLE,
+		                         "%s: job %s cannot take requests now: its server does not "
+		                         "answer at %s",
+		                         name, jobs[i].id, hold.spec->serve.health)
+		               : err_set(err, ERR_UNAVAILABLE,
+		                         "%s: job %s cannot take requests yet: it is %s", name,
+		                         jobs[i].id, job_state_word(jobs[i].core.state));
+	}
+	return err_set(err, ERR_NOT_FOUND,
+	               "no job that you can see serves \"%.63s\"; `stoker deployments ls` lists "
+	               "those that do",
+	               name);
+}
+
+static int take(const struct ask *ask, const char *name, struct serving_target *out,
+                struct err *err)
+{
+	struct serving *s = ask->app->serving;
+	struct replica *r, *best = NULL;
+	bool several = false;
+
+	lock_take(&s->lock);
+	LIST_FOREACH(r, &s->all, link)
+	{
+		replica_check(s, r);
+		if (!r->serves || strcmp(r->name, name) != 0 || !sees(ask, r))
+			continue;
+		several = several || (best != NULL && strcmp(best->team_id, r->team_id) != 0);
+		if (best == NULL || r->in_flight < best->in_flight)
+			best = r;
+	}
+	if (best != NULL && !several) {
+		best->in_flight++;
+		best->requests++;
+		*out = (struct serving_target){.attempt_id = arena_cstr(ask->a, best->attempt_id),
+		                               .port = best->port};
+	}
+	lock_give(&s->lock);
+	if (several)
+		return err_set(
+			err, ERR_CONFLICT,
+			"%s: jobs of several teams serve under this name; use a token of one "
+			"team",
+			name);
+	if (best == NULL)
+		return say_why(ask, name, err);
+	out->key = serving_key(ask->app, ask->a, out->attempt_id);
+	return 0;
+}
+
+static void give(struct app *app, const char *attempt_id, bool failed)
+{
+	struct serving *s = app->serving;
+	struct replica *r;
+
+	lock_take(&s->lock);
+	r = find(s, attempt_id);
+	assert(r != NULL && r->in_flight > 0); /* taken, and not given back */
+	r->in_flight--;
+	r->failures += failed ? 1 : 0;
+	if (r->over && r->in_flight == 0)
+		drop(r);
+	lock_give(&s->lock);
+}
+
+static int list(const struct ask *ask, struct serving_row **out, size_t *n, struct err *err UNUSED)
+{
+	struct serving *s = ask->app->serving;
+	struct replica *r;
+	size_t most = 0;
+
+	*n = 0;
+	lock_take(&s->lock);
+	LIST_FOREACH(r, &s->all, link)
+	most++;
+	*out = ARENA_ARRAY(ask->a, struct serving_row, most + 1);
+	LIST_FOREACH(r, &s->all, link)
+	{
+		replica_check(s, r);
+		if (!sees(ask, r) || r->over)
+			continue;
+		(*out)[(*n)++] = (struct serving_row){.name = arena_cstr(ask->a, r->name),
+		                                      .job_id = arena_cstr(ask->a, r->job_id),
+		                                      .team_name = arena_cstr(ask->a, r->team_name),
+		                                      .serves = r->serves,
+		                                      .in_flight = r->in_flight,
+		                                      .requests = r->requests,
+		                                      .failures = r->failures};
+	}
+	lock_give(&s->lock);
+	return 0;
+}
+
+const struct serving_ops serving_ops = {.take = take, .give = give, .list = list};
