@@ -5,12 +5,16 @@
 #include "base/json.h"
 
 #include <openssl/bio.h>
+#include <openssl/bn.h>
+#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rsa.h>
 
 #define JWT_KEY_MAX ((size_t)64 << 10)
 #define JWT_SIGNATURE_MAX 2048 /* bytes: a key of 16384 bits */
+#define JWT_NEW_BITS 2048U
 
 /* A password that nobody types: a locked key is refused, OpenSSL asks no terminal. */
 static int no_password(char *out UNUSED, int cap UNUSED, int writing UNUSED, void *arg UNUSED)
@@ -70,4 +74,60 @@ int jwt_sign_rs256(struct str pem, const char *key_id, struct str claims, struct
 	buf_putc(out, '.');
 	base64_encode(signature, n, true, out);
 	return buf_check(out, "the token", err);
+}
+
+void jwt_new_key(struct buf *pem)
+{
+	EVP_PKEY *key = EVP_RSA_gen(JWT_NEW_BITS);
+	BIO *bio = BIO_new(BIO_s_secmem());
+	char *text = NULL;
+	long n;
+	int ok;
+
+	/* Only without memory or random numbers does any of this fail. */
+	assert(key != NULL && bio != NULL);
+	ok = PEM_write_bio_PKCS8PrivateKey(bio, key, NULL, NULL, 0, no_password, NULL);
+	n = BIO_get_mem_data(bio, &text);
+	assert(ok == 1 && n > 0);
+	buf_add(pem, text, (size_t)n);
+	BIO_free(bio); /* wipes */
+	EVP_PKEY_free(key);
+}
+
+/* As RFC 7518 section 6.3.1 has it: big-endian, without zeros in front. */
+static char *number(struct arena *a, const EVP_PKEY *key, const char *name)
+{
+	AUTO_BUF struct buf text = BUF_INIT(JWT_KEY_MAX);
+	uint8_t raw[JWT_SIGNATURE_MAX];
+	BIGNUM *value = NULL;
+	int n = -1;
+
+	if (EVP_PKEY_get_bn_param(key, name, &value) == 1 &&
+	    BN_num_bytes(value) <= (int)sizeof(raw))
+		n = BN_bn2bin(value, raw);
+	BN_free(value);
+	if (n <= 0)
+		return NULL;
+	base64_encode(raw, (size_t)n, true, &text);
+	return arena_strz(a, buf_view(&text));
+}
+
+int jwt_public_key(struct arena *a, struct str pem, struct jwt_public *out, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(JWT_KEY_MAX), id = BUF_INIT(JWT_KEY_MAX);
+	EVP_PKEY *key = read_key(pem);
+	struct digest d;
+
+	if (key == NULL)
+		return err_set(err, ERR_INVALID, "not an RSA private key in PEM");
+	out->n = number(a, key, OSSL_PKEY_PARAM_RSA_N);
+	out->e = number(a, key, OSSL_PKEY_PARAM_RSA_E);
+	EVP_PKEY_free(key);
+	assert(out->n != NULL && out->e != NULL); /* every RSA key has both */
+	/* RFC 7638 section 3: these members, in this order, without blanks. */
+	buf_printf(&text, "{\"e\":\"%s\",\"kty\":\"RSA\",\"n\":\"%s\"}", out->e, out->n);
+	d = hash_sha256(text.p, text.n);
+	base64_encode(d.b, sizeof(d.b), true, &id);
+	out->id = arena_strz(a, buf_view(&id));
+	return 0;
 }

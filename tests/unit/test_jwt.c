@@ -123,11 +123,52 @@ static void jwt_refuses_keys(void **state UNUSED)
 	           ERR_TOO_BIG, "the token");
 }
 
+/* What a key says of itself is what OpenSSL's program reads out of it, and its name the digest of
+ * that; two keys are two. */
+static void jwt_keys_are_made(void **state UNUSED)
+{
+	AUTO_BUF struct buf pem = BUF_INIT(10000), other = BUF_INIT(10000), n = BUF_INIT(1000),
+			    said = BUF_INIT(1000);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct jwt_public public_, again;
+	struct err err = {0};
+	char hex[2 * 256 + 1];
+	AUTO_FREE char *text = NULL, *command = NULL;
+
+	jwt_new_key(&pem);
+	write_file("new.pem", buf_view(&pem));
+	assert_ok(jwt_public_key(a, buf_view(&pem), &public_, &err), &err);
+	assert_string_equal(public_.e, "AQAB");
+	assert_ok(base64_decode(str_of(public_.n), true, &n, &err), &err);
+	assert_int_equal(n.n, 256);
+	hex_encode((const uint8_t *)n.p, n.n, hex);
+	run("openssl rsa -in new.pem -noout -modulus | tr A-F a-f");
+	read_pem("out", &said);
+	assert_true(str_same(str_trim(str_skip(buf_view(&said), strlen("modulus="))), str_of(hex)));
+
+	text = xasprintf("{\"e\":\"AQAB\",\"kty\":\"RSA\",\"n\":\"%s\"}", public_.n);
+	write_file("thumb", str_of(text));
+	command =
+		xasprintf("openssl dgst -sha256 -binary thumb | base64 | tr '+/' '-_' | tr -d '=' "
+	                  "| grep -qxe '%s'",
+	                  public_.id);
+	run(command);
+
+	assert_ok(jwt_public_key(a, buf_view(&pem), &again, &err), &err);
+	assert_string_equal(again.id, public_.id);
+	jwt_new_key(&other);
+	assert_ok(jwt_public_key(a, buf_view(&other), &again, &err), &err);
+	assert_string_not_equal(again.id, public_.id);
+	assert_err(jwt_public_key(a, STR_LIT("junk"), &again, &err), &err, ERR_INVALID,
+	           "not an RSA private key in PEM");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jwt_is_signed),
 		cmocka_unit_test(jwt_refuses_keys),
+		cmocka_unit_test(jwt_keys_are_made),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
