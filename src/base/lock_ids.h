@@ -68,8 +68,7 @@
 	X(XFER,           "xfer",             "store/sources/xfer.c",          "the parts of a transfer") \
 	X(COPY,           "copy",             "store/common/copy.c",          "the blocks between reader and hasher") \
 	X(SOURCE_HF,      "source.hf",        "store/sources/source_hf.c",     "signed addresses") \
-	X(GCP_TOKEN,      "gcp.token",        "store/sources/gcp_token.c",     "an access token: held while a new one is fetched") \
-	X(STS,            "sts",              "store/sources/sts.c",           "the keys of a role: held while new ones are fetched") \
+	X(CREDENTIAL,      "credential",       "store/sources/credential.c",    "what gives access for a while: held while a new one is fetched") \
 	X(OBJSTORE_MEM,   "objstore.mem",     "tests/drivers/objstore_test.c", "the objects of a store in memory") \
 	X(HTTPD_PARK,     "httpd.park",       "io/httpd_impl.h",       "who follows which channel") \
 	X(EXCHANGE,       "exchange",         "io/httpd_impl.h",       "one request and its answer") \

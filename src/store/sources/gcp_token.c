@@ -5,23 +5,29 @@
 #include "base/json.h"
 #include "base/jwt.h"
 #include "base/seal.h"
-#include "base/sync.h"
 
 #define SCOPE "https://www.googleapis.com/auth/devstorage.read_only"
 #define GRANT "urn:ietf:params:oauth:grant-type:jwt-bearer"
-#define LIFE_S 3600              /* of what is signed; Google takes no longer one */
-#define EARLY_MS (5 * 60 * 1000) /* a token is renewed so long before its end */
-#define TRIES 4
-#define CALL_MS 30000
-#define REPLY_MAX ((size_t)64 << 10)
-#define TOKEN_MAX ((size_t)16 << 10)
+#define EXCHANGE "urn:ietf:params:oauth:grant-type:token-exchange"
+#define TYPE_JWT "urn:ietf:params:oauth:token-type:jwt"
+#define TYPE_ACCESS "urn:ietf:params:oauth:token-type:access_token"
+#define EXCHANGE_SCOPE "https://www.googleapis.com/auth/cloud-platform"
+#define IAM "https://iam.googleapis.com"
+#define STS "https://sts.googleapis.com"
+#define IAM_CREDENTIALS "https://iamcredentials.googleapis.com"
+#define BEARER "Bearer "
 
 struct gcp_token {
+	unsigned magic;
+#define GCP_TOKEN_MAGIC 0x54504347U
 	struct http_client *client;
-	char *email, *key, *key_id, *uri;
-	struct lock lock;      /* what follows */
-	struct buf bearer;     /* empty: none yet */
-	int64_t renew_mono_ms; /* from then on it is old */
+	char *email;
+	char *key, *key_id; /* of the service account; NULL: by web identity */
+	char *uri;          /* where what was signed is exchanged */
+	const struct identity_token *identity;
+	char *provider, *audience; /* of the exchange, and of what it is shown */
+	char *act_uri;             /* where a token of the account is had for one of the pool */
+	struct credential bearer;
 };
 
 /* --- the account ----------------------------------------------------------------------------- */
@@ -55,7 +61,7 @@ static int check_uri(const char *uri, bool plain, struct err *err)
 /* Signs once, so that a key that cannot is refused before anything is asked. */
 static int check_key(const struct gcp_token *t, struct err *err)
 {
-	AUTO_BUF struct buf ignored = BUF_INIT(TOKEN_MAX);
+	AUTO_BUF struct buf ignored = BUF_INIT(CREDENTIAL_MAX);
 	struct err cause = {0};
 
 	if (jwt_sign_rs256(str_of(t->key), NULL, STR_LIT("{}"), &ignored, &cause) == 0)
@@ -64,15 +70,22 @@ static int check_key(const struct gcp_token *t, struct err *err)
 	               "private_key in the service account's JSON is %s", cause.msg);
 }
 
+static struct gcp_token *token_new(struct http_client *client)
+{
+	struct gcp_token *t = xcalloc(1, sizeof(*t));
+
+	t->magic = GCP_TOKEN_MAGIC;
+	t->client = client;
+	credential_init(&t->bearer);
+	return t;
+}
+
 int gcp_token_new(struct http_client *client, const struct doc *account, bool plain,
                   struct gcp_token **out, struct err *err)
 {
-	struct gcp_token *t = xcalloc(1, sizeof(*t));
 	struct str id = str_trim(doc_text(doc_get(account, "private_key_id")));
+	struct gcp_token *t = token_new(client);
 
-	t->client = client;
-	t->bearer = (struct buf)BUF_INIT(TOKEN_MAX);
-	lock_init(&t->lock, LOCK_GCP_TOKEN);
 	if (need(account, "client_email", &t->email, err) < 0 ||
 	    need(account, "private_key", &t->key, err) < 0 ||
 	    need(account, "token_uri", &t->uri, err) < 0 || check_uri(t->uri, plain, err) < 0 ||
@@ -86,26 +99,112 @@ int gcp_token_new(struct http_client *client, const struct doc *account, bool pl
 	return 0;
 }
 
+/* A server of one's own has all services at its root. It is an audience of its own, too: what it is
+ * shown is worth nothing at Google. */
+struct gcp_token *gcp_token_new_web(struct http_client *client, const struct gcp_web *web)
+{
+	AUTO_BUF struct buf email = BUF_INIT(URL_MAX);
+	struct gcp_token *t = token_new(client);
+	const char *at = web->endpoint;
+
+	url_encode(str_of(web->account), false, &email);
+	t->email = xstrdup(web->account);
+	t->provider = xasprintf("//iam.googleapis.com/%s", web->provider);
+	t->audience = xasprintf("%s/%s", at != NULL ? at : IAM, web->provider);
+	t->uri = xasprintf("%s/v1/token", at != NULL ? at : STS);
+	t->act_uri = xasprintf("%s/v1/projects/-/serviceAccounts/%s:generateAccessToken",
+	                       at != NULL ? at : IAM_CREDENTIALS, buf_cstr(&email));
+	t->identity = web->identity;
+	return t;
+}
+
 void gcp_token_free(struct gcp_token *t)
 {
 	if (t == NULL)
 		return;
 	if (t->key != NULL)
 		seal_wipe(t->key, strlen(t->key));
-	seal_wipe_buf(&t->bearer);
-	lock_done(&t->lock);
+	credential_done(&t->bearer);
 	free(t->email);
 	free(t->key);
 	free(t->key_id);
 	free(t->uri);
+	free(t->provider);
+	free(t->audience);
+	free(t->act_uri);
 	free(t);
 }
 
-/* --- the exchange ---------------------------------------------------------------------------- */
+/* --- calls ----------------------------------------------------------------------------------- */
+
+/* A POST whose 2xx reply is JSON, in `a`. Another status is not an error here: *d stays NULL. */
+static int post(const struct gcp_token *t, struct arena *a, struct http_call *call,
+                struct http_reply *reply, const struct doc **d, struct err *err)
+{
+	struct err ignored = {0};
+	int r = 0;
+
+	call->method = HTTP_POST;
+	call->total_ms = CREDENTIAL_CALL_MS;
+	call->body_max = CREDENTIAL_REPLY_MAX;
+	if (http_do(t->client, call, reply, err) < 0)
+		return -1;
+	if (reply->status < 200 || reply->status > 299)
+		return 0;
+	if (js_parse(a, buf_view(&reply->body), d, &ignored) < 0)
+		r = err_set(err, ERR_SOURCE_BROKEN, "the reply of %s is not JSON", call->url);
+	seal_wipe_buf(&reply->body);
+	return r;
+}
+
+static int post_form(const struct gcp_token *t, struct arena *a, const struct buf *form,
+                     const atomic_bool *cancel, struct http_call *call, struct http_reply *reply,
+                     const struct doc **d, struct err *err)
+{
+	static const struct http_header is_form[] = {
+		{"Content-Type", "application/x-www-form-urlencoded"}};
+
+	*call = (struct http_call){.url = t->uri,
+	                           .headers = is_form,
+	                           .n_headers = COUNT(is_form),
+	                           .body = buf_view(form),
+	                           .cancel = cancel};
+	return post(t, a, call, reply, d, err);
+}
+
+/* RFC 6749 section 5.2: {"error": "invalid_grant", "error_description": "..."}; Google's APIs:
+ * {"error": {"status": "PERMISSION_DENIED", "message": "..."}}. False: no such reply, but an
+ * outage, or something else that is worth another try. */
+static bool is_refusal(const struct http_reply *reply, struct arena *a, const char **words)
+{
+	const struct doc *d = NULL;
+	struct err ignored = {0};
+	struct str error = {0}, text = {0};
+
+	if (reply->status != 400 && reply->status != 401 && reply->status != 403 &&
+	    reply->status != 404)
+		return false;
+	if (js_parse(a, buf_view(&reply->body), &d, &ignored) == 0) {
+		error = doc_text(doc_get(d, "error"));
+		text = doc_text(doc_get(d, "error_description"));
+		if (error.n == 0)
+			error = doc_text(doc_path(d, "error", "status", NULL));
+		if (text.n == 0)
+			text = doc_text(doc_path(d, "error", "message", NULL));
+	}
+	if (error.n == 0 && text.n == 0)
+		error = str_of(arena_printf(a, "status %d", reply->status));
+	*words = arena_printf(a, "%.*s%s%.*s", (int)MIN(error.n, (size_t)80),
+	                      error.n > 0 ? error.p : "", text.n > 0 ? ": " : "",
+	                      (int)MIN(text.n, (size_t)300), text.n > 0 ? text.p : "");
+	return true;
+}
+
+/* --- by the account's key -------------------------------------------------------------------- */
 
 static int write_request(const struct gcp_token *t, struct buf *out, struct err *err)
 {
-	AUTO_BUF struct buf claims = BUF_INIT(TOKEN_MAX);
+	AUTO_BUF struct buf claims = BUF_INIT(CREDENTIAL_MAX);
 	int64_t now_s = clock_wall_ms() / 1000;
 	struct js js;
 
@@ -115,7 +214,7 @@ static int write_request(const struct gcp_token *t, struct buf *out, struct err 
 	js_kv(&js, "scope", SCOPE);
 	js_kv(&js, "aud", t->uri);
 	js_kv_int(&js, "iat", now_s);
-	js_kv_int(&js, "exp", now_s + LIFE_S);
+	js_kv_int(&js, "exp", now_s + CREDENTIAL_LIFE_S);
 	js_close(&js);
 	buf_puts(out, "grant_type=");
 	url_encode(STR_LIT(GRANT), false, out);
@@ -126,109 +225,163 @@ static int write_request(const struct gcp_token *t, struct buf *out, struct err 
 	return buf_check(out, "the request for a token", err);
 }
 
-/* RFC 6749 section 5.2: {"error": "invalid_grant", "error_description": "..."} */
-static int refused(const struct gcp_token *t, const struct http_call *call,
-                   const struct http_reply *reply, struct err *err)
+static int take_token(struct str token, const char *whose, struct buf *text, struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
-	const struct doc *d = NULL;
-	struct err ignored = {0};
-	struct str error = {0}, words = {0};
-
-	if (reply->status != 400 && reply->status != 401 && reply->status != 403)
-		return http_expect(call, reply, err);
-	if (js_parse(a, buf_view(&reply->body), &d, &ignored) == 0) {
-		error = doc_text(doc_get(d, "error"));
-		words = doc_text(doc_get(d, "error_description"));
-	}
-	return err_set(err, ERR_SOURCE_DENIED,
-	               "Google gives the service account %s no token: %.*s%s%.*s. Check that its "
-	               "key still exists, and this server's clock",
-	               t->email, (int)MIN(error.n, (size_t)80), error.n > 0 ? error.p : "",
-	               words.n > 0 ? ": " : "", (int)MIN(words.n, (size_t)300),
-	               words.n > 0 ? words.p : "");
+	if (!credential_is_word(token))
+		return err_set(err, ERR_SOURCE_BROKEN, "the reply of %s has no usable token",
+		               whose);
+	buf_printf(text, BEARER "%.*s", STR_ARG(token));
+	return 0;
 }
 
-static int take_reply(struct gcp_token *t, const struct http_reply *reply, struct err *err)
+static int by_key(const struct gcp_token *t, const atomic_bool *cancel, struct buf *text,
+                  int64_t *life_ms, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct buf form = BUF_INIT(CREDENTIAL_MAX * 2);
 	const struct doc *d = NULL;
-	struct err ignored = {0};
-	struct str token;
-	int64_t life_s;
+	struct http_call call;
+	const char *words = "";
+	int r = write_request(t, &form, err);
 
-	if (js_parse(a, buf_view(&reply->body), &d, &ignored) < 0 ||
-	    (token = doc_text(doc_get(d, "access_token"))).n == 0)
+	if (r == 0)
+		r = post_form(t, a, &form, cancel, &call, &reply, &d, err);
+	seal_wipe_buf(&form);
+	if (r < 0)
+		return -1;
+	if (d == NULL && (reply.status == 404 || !is_refusal(&reply, a, &words)))
+		return http_expect(&call, &reply, err);
+	if (d == NULL)
+		return err_set(err, ERR_SOURCE_DENIED,
+		               "Google gives the service account %s no token: %s. Check that its "
+		               "key still exists, and this server's clock",
+		               t->email, words);
+	if (doc_text(doc_get(d, "access_token")).n == 0)
 		return err_set(err, ERR_SOURCE_BROKEN,
 		               "the reply of %s has no access_token: check token_uri in the "
 		               "service account's JSON",
 		               t->uri);
-	for (size_t i = 0; i < token.n; i++) { /* it becomes a header */
-		if ((unsigned char)token.p[i] <= ' ' || (unsigned char)token.p[i] >= 127)
-			return err_set(err, ERR_SOURCE_BROKEN,
-			               "the reply of %s has no usable token", t->uri);
-	}
-	life_s = MAX(0, MIN(doc_int(doc_get(d, "expires_in"), LIFE_S), LIFE_S));
-	buf_clear(&t->bearer);
-	buf_printf(&t->bearer, "Bearer %.*s", STR_ARG(token));
-	t->renew_mono_ms = clock_mono_ms() + MAX(life_s * 1000 - EARLY_MS, life_s * 500);
-	return buf_check(&t->bearer, "the token", err);
+	*life_ms = doc_int(doc_get(d, "expires_in"), CREDENTIAL_LIFE_S) * 1000;
+	return take_token(doc_text(doc_get(d, "access_token")), t->uri, text, err);
 }
 
-static int exchange(struct gcp_token *t, const atomic_bool *cancel, struct err *err)
-{
-	static const struct http_header form[] = {
-		{"Content-Type", "application/x-www-form-urlencoded"}};
-	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct buf body = BUF_INIT(TOKEN_MAX * 2);
-	struct http_call call = {.method = HTTP_POST,
-	                         .url = t->uri,
-	                         .headers = form,
-	                         .n_headers = COUNT(form),
-	                         .total_ms = CALL_MS,
-	                         .body_max = REPLY_MAX,
-	                         .cancel = cancel};
-	int r = write_request(t, &body, err);
+/* --- by web identity ------------------------------------------------------------------------- */
 
-	if (r == 0) {
-		call.body = buf_view(&body);
-		r = http_do(t->client, &call, &reply, err);
+static void write_exchange(const struct gcp_token *t, struct str token, struct buf *out)
+{
+	const struct {
+		const char *name;
+		struct str value;
+	} fields[] = {
+		{"grant_type", STR_LIT(EXCHANGE)},
+		{"audience", str_of(t->provider)},
+		{"scope", STR_LIT(EXCHANGE_SCOPE)},
+		{"requested_token_type", STR_LIT(TYPE_ACCESS)},
+		{"subject_token_type", STR_LIT(TYPE_JWT)},
+		{"subject_token", token},
+	};
+
+	for (size_t i = 0; i < COUNT(fields); i++) {
+		buf_printf(out, "%s%s=", i > 0 ? "&" : "", fields[i].name);
+		url_encode(fields[i].value, false, out);
 	}
-	seal_wipe_buf(&body);
+}
+
+/* The token of the pool, as a header. */
+static int exchange(const struct gcp_token *t, struct arena *a, struct str token,
+                    const atomic_bool *cancel, struct buf *pool, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct buf form = BUF_INIT(CREDENTIAL_MAX * 2);
+	const struct doc *d = NULL;
+	struct http_call call;
+	const char *words = "";
+	int r;
+
+	write_exchange(t, token, &form);
+	r = buf_check(&form, "the request for a token", err);
+	if (r == 0)
+		r = post_form(t, a, &form, cancel, &call, &reply, &d, err);
+	seal_wipe_buf(&form);
 	if (r < 0)
 		return -1;
-	if (reply.status < 200 || reply.status > 299)
-		return refused(t, &call, &reply, err);
-	r = take_reply(t, &reply, err);
-	seal_wipe_buf(&reply.body);
+	if (d == NULL && !is_refusal(&reply, a, &words))
+		return http_expect(&call, &reply, err);
+	if (d == NULL)
+		return identity_refused(
+			t->identity, t->audience,
+			arena_printf(a, "the workload identity provider %s gives no token",
+		                     t->provider),
+			str_of(words), err);
+	return take_token(doc_text(doc_get(d, "access_token")), t->uri, pool, err);
+}
+
+static int act(const struct gcp_token *t, struct arena *a, const struct buf *pool,
+               const atomic_bool *cancel, struct buf *text, int64_t *life_ms, struct err *err)
+{
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	const struct http_header h[] = {{"Content-Type", "application/json"},
+	                                {"Authorization", buf_cstr(pool)}};
+	struct http_call call = {
+		.url = t->act_uri,
+		.headers = h,
+		.n_headers = COUNT(h),
+		.body = str_of(arena_printf(a, "{\"scope\":[\"" SCOPE "\"],\"lifetime\":\"%ds\"}",
+	                                    CREDENTIAL_LIFE_S)),
+		.cancel = cancel};
+	const struct doc *d = NULL;
+	const char *words = "";
+	int64_t ends_ms;
+
+	if (post(t, a, &call, &reply, &d, err) < 0)
+		return -1;
+	if (d == NULL && !is_refusal(&reply, a, &words))
+		return http_expect(&call, &reply, err);
+	if (d == NULL)
+		return identity_refused(
+			t->identity, t->audience,
+			arena_printf(a,
+		                     "the service account %s may not be used (it must grant that "
+		                     "subject the role Workload Identity User)",
+		                     t->email),
+			str_of(words), err);
+	if (clock_parse(doc_text(doc_get(d, "expireTime")), &ends_ms, err) < 0) {
+		err_become(err, ERR_SOURCE_BROKEN);
+		return err_wrap(err, "expireTime in the reply of %s", t->act_uri);
+	}
+	*life_ms = ends_ms - clock_wall_ms();
+	return take_token(doc_text(doc_get(d, "accessToken")), t->act_uri, text, err);
+}
+
+static int by_web(const struct gcp_token *t, const atomic_bool *cancel, struct buf *text,
+                  int64_t *life_ms, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct buf token = BUF_INIT(CREDENTIAL_MAX), pool = BUF_INIT(CREDENTIAL_MAX);
+	int r = t->identity->mint(t->identity, t->audience, &token, err);
+
+	if (r == 0)
+		r = exchange(t, a, buf_view(&token), cancel, &pool, err);
+	if (r == 0)
+		r = act(t, a, &pool, cancel, text, life_ms, err);
+	if (r < 0 && token.n > 0)
+		identity_scrub(buf_view(&token), err);
+	seal_wipe_buf(&token);
+	seal_wipe_buf(&pool);
 	return r;
 }
 
-static int renew(struct gcp_token *t, const atomic_bool *cancel, struct err *err)
+static int ask(void *of, const atomic_bool *cancel, struct buf *text, int64_t *life_ms,
+               struct err *err)
 {
-	struct retry r = RETRY_INIT(TRIES);
+	const struct gcp_token *t = FROM_VOID(const struct gcp_token, of, GCP_TOKEN_MAGIC);
 
-	assert(lock_is_mine(&t->lock));
-	r.cancel = cancel;
-	for (;;) {
-		if (exchange(t, cancel, err) == 0)
-			return 0;
-		buf_clear(&t->bearer);
-		if (!retry_again(&r, err))
-			return -1;
-	}
+	return (t->identity != NULL ? by_web : by_key)(t, cancel, text, life_ms, err);
 }
 
 int gcp_token_bearer(struct gcp_token *t, struct arena *a, const atomic_bool *cancel,
                      const char **out, struct err *err)
 {
-	int r = 0;
-
-	lock_take(&t->lock);
-	if (t->bearer.n == 0 || clock_mono_ms() >= t->renew_mono_ms)
-		r = renew(t, cancel, err);
-	if (r == 0)
-		*out = arena_strz(a, buf_view(&t->bearer));
-	lock_give(&t->lock);
-	return r;
+	return credential_text(&t->bearer, ask, t, a, cancel, out, err);
 }

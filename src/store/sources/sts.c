@@ -4,24 +4,24 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/seal.h"
-#include "base/sync.h"
 #include "store/objects/s3xml.h"
 
-#define LIFE_S 3600
-#define EARLY_MS (5 * 60 * 1000) /* keys are renewed so long before their end */
-#define TRIES 4
-#define CALL_MS 30000
-#define REPLY_MAX ((size_t)64 << 10)
-#define BODY_MAX ((size_t)8 << 10)
-#define SESSION "stoker" /* what the role's log calls whoever uses it */
+#define SESSION "stoker" /* what the role's log calls whoever has keys */
 
 struct sts {
+	unsigned magic;
+#define STS_MAGIC 0x53535453U
 	struct http_client *client;
 	char *arn, *url, *access, *secret, *token, *region; /* of who asks; token may be NULL */
-	struct lock lock;                                   /* what follows */
-	char *role_access, *role_secret, *role_token;       /* NULL: none yet */
-	int64_t renew_mono_ms;
+	const struct identity_token *identity;              /* or this; NULL: by keys */
+	char *audience;
+	struct credential keys; /* access key, secret key and token, a line each */
 };
+
+static char *copy(const char *text)
+{
+	return text != NULL ? xstrdup(text) : NULL;
+}
 
 static void wipe(char **p)
 {
@@ -35,14 +35,18 @@ struct sts *sts_new(struct http_client *client, const struct sts_role *role)
 {
 	struct sts *s = xcalloc(1, sizeof(*s));
 
+	assert((role->identity != NULL) != (role->by.access_key != NULL));
+	s->magic = STS_MAGIC;
 	s->client = client;
 	s->arn = xstrdup(role->arn);
 	s->url = xasprintf("%s/", role->endpoint);
-	s->access = xstrdup(role->by.access_key);
-	s->secret = xstrdup(role->by.secret_key);
-	s->token = role->by.session_token != NULL ? xstrdup(role->by.session_token) : NULL;
-	s->region = xstrdup(role->by.region);
-	lock_init(&s->lock, LOCK_STS);
+	s->access = copy(role->by.access_key);
+	s->secret = copy(role->by.secret_key);
+	s->token = copy(role->by.session_token);
+	s->region = copy(role->by.region);
+	s->identity = role->identity;
+	s->audience = copy(role->audience);
+	credential_init(&s->keys);
 	return s;
 }
 
@@ -53,13 +57,11 @@ void sts_free(struct sts *s)
 	wipe(&s->access);
 	wipe(&s->secret);
 	wipe(&s->token);
-	wipe(&s->role_access);
-	wipe(&s->role_secret);
-	wipe(&s->role_token);
-	lock_done(&s->lock);
+	credential_done(&s->keys);
 	free(s->arn);
 	free(s->url);
 	free(s->region);
+	free(s->audience);
 	free(s);
 }
 
@@ -72,97 +74,120 @@ static int sign(const struct sts *s, struct arena *a, struct http_call *call, st
 	size_t n = 0;
 
 	digest_hex(&d, hex);
-	h[0] = (struct http_header){"Content-Type", "application/x-www-form-urlencoded"};
 	if (sigv4_sign(a, &key, call->method, call->url, h, 1, hex, clock_wall_ms(), h + 1, &n,
 	               err) < 0)
 		return -1;
-	call->headers = h;
 	call->n_headers = n + 1;
 	return 0;
 }
 
-static int take_reply(struct sts *s, const struct http_reply *reply, struct err *err)
+static int take_reply(const struct sts *s, const struct http_reply *reply, struct buf *text,
+                      int64_t *life_ms, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct s3xml_credentials c = {0};
-	int64_t life_ms;
 
 	if (s3xml_credentials(a, buf_view(&reply->body), &c, err) < 0) {
 		err_become(err, ERR_SOURCE_BROKEN);
-		return err_wrap(err, "the reply of %s to AssumeRole", s->url);
+		return err_wrap(err, "the reply of %s about the role %s", s->url, s->arn);
 	}
-	wipe(&s->role_access);
-	wipe(&s->role_secret);
-	wipe(&s->role_token);
-	s->role_access = xstrdup(c.access_key);
-	s->role_secret = xstrdup(c.secret_key);
-	s->role_token = xstrdup(c.session_token);
-	life_ms = MAX(0, MIN(c.expires_ms - clock_wall_ms(), (int64_t)LIFE_S * 1000));
-	s->renew_mono_ms = clock_mono_ms() + MAX(life_ms - EARLY_MS, life_ms / 2);
+	buf_printf(text, "%s\n%s\n%s", c.access_key, c.secret_key, c.session_token);
+	*life_ms = c.expires_ms - clock_wall_ms();
 	return 0;
 }
 
-static int ask(struct sts *s, const atomic_bool *cancel, struct err *err)
+static int refused(const struct sts *s, const struct http_call *call,
+                   const struct http_reply *reply, struct err *err)
+{
+	AUTO_FREE char *who = NULL;
+	struct err words = {0};
+
+	if (reply->status >= 500 || reply->status == 429)
+		return http_expect(call, reply, err);
+	if (http_expect(call, reply, &words) == 0) /* a redirect */
+		(void)err_set(&words, ERR_CORRUPT, "status %d", reply->status);
+	if (s->identity == NULL)
+		return err_set(
+			err, ERR_SOURCE_DENIED,
+			"the role %s cannot be assumed with the keys in auth_secret_name: %.400s",
+			s->arn, words.msg);
+	who = xasprintf("the role %s cannot be assumed by web identity", s->arn);
+	return identity_refused(s->identity, s->audience, who, str_of(words.msg), err);
+}
+
+/* What is asked, and for whom. *token: the one that was minted, if any. */
+static int write_request(const struct sts *s, struct buf *token, struct buf *body, struct err *err)
+{
+	bool web = s->identity != NULL;
+
+	if (web && s->identity->mint(s->identity, s->audience, token, err) < 0)
+		return -1;
+	buf_printf(body, "Action=AssumeRole%s&Version=2011-06-15&DurationSeconds=%d&RoleArn=",
+	           web ? "WithWebIdentity" : "", CREDENTIAL_LIFE_S);
+	url_encode(str_of(s->arn), false, body);
+	buf_printf(body, "&RoleSessionName=%s", web ? s->identity->session : SESSION);
+	if (web) {
+		buf_puts(body, "&WebIdentityToken=");
+		url_encode(buf_view(token), false, body);
+	}
+	return buf_check(body, "the role", err);
+}
+
+static int exchange(const struct sts *s, const struct buf *body, const atomic_bool *cancel,
+                    struct buf *text, int64_t *life_ms, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	AUTO_BUF struct buf body = BUF_INIT(BODY_MAX);
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
-	struct http_header h[1 + 4];
+	struct http_header h[1 + 4] = {{"Content-Type", "application/x-www-form-urlencoded"}};
 	struct http_call call = {.method = HTTP_POST,
 	                         .url = s->url,
-	                         .total_ms = CALL_MS,
-	                         .body_max = REPLY_MAX,
+	                         .headers = h,
+	                         .n_headers = 1,
+	                         .body = buf_view(body),
+	                         .total_ms = CREDENTIAL_CALL_MS,
+	                         .body_max = CREDENTIAL_REPLY_MAX,
 	                         .cancel = cancel};
-	struct err words = {0};
 	int r;
 
-	buf_printf(&body,
-	           "Action=AssumeRole&Version=2011-06-15&DurationSeconds=%d&RoleArn=", LIFE_S);
-	url_encode(str_of(s->arn), false, &body);
-	buf_puts(&body, "&RoleSessionName=" SESSION);
-	call.body = buf_view(&body);
-	if (buf_check(&body, "the role", err) < 0 || sign(s, a, &call, h, err) < 0 ||
+	if ((s->identity == NULL && sign(s, a, &call, h, err) < 0) ||
 	    http_do(s->client, &call, &reply, err) < 0)
 		return -1;
-	if (reply.status >= 200 && reply.status < 300) {
-		r = take_reply(s, &reply, err);
-		seal_wipe_buf(&reply.body);
-		return r;
-	}
-	if (reply.status >= 500 || reply.status == 429)
-		return http_expect(&call, &reply, err);
-	if (http_expect(&call, &reply, &words) == 0) /* a redirect */
-		(void)err_set(&words, ERR_CORRUPT, "status %d", reply.status);
-	return err_set(err, ERR_SOURCE_DENIED,
-	               "the role %s cannot be assumed with the keys in auth_secret_name: %.400s",
-	               s->arn, words.msg);
+	if (reply.status < 200 || reply.status > 299)
+		return refused(s, &call, &reply, err);
+	r = take_reply(s, &reply, text, life_ms, err);
+	seal_wipe_buf(&reply.body);
+	return r;
 }
 
-static int renew(struct sts *s, const atomic_bool *cancel, struct err *err)
+static int ask(void *of, const atomic_bool *cancel, struct buf *text, int64_t *life_ms,
+               struct err *err)
 {
-	struct retry r = RETRY_INIT(TRIES);
+	struct buf body = BUF_INIT(CREDENTIAL_MAX * 2), token = BUF_INIT(CREDENTIAL_MAX);
+	const struct sts *s = FROM_VOID(const struct sts, of, STS_MAGIC);
+	int r = write_request(s, &token, &body, err);
 
-	assert(lock_is_mine(&s->lock));
-	r.cancel = cancel;
-	while (ask(s, cancel, err) < 0) {
-		if (!retry_again(&r, err))
-			return -1;
-	}
-	return 0;
+	if (r == 0)
+		r = exchange(s, &body, cancel, text, life_ms, err);
+	if (r < 0 && token.n > 0)
+		identity_scrub(buf_view(&token), err);
+	seal_wipe_buf(&token);
+	seal_wipe_buf(&body);
+	return r;
 }
 
 int sts_key(struct sts *s, struct arena *a, const atomic_bool *cancel, struct sigv4_key *out,
             struct err *err)
 {
-	int r = 0;
+	const char *text = NULL;
+	struct str rest, access, secret;
 
-	lock_take(&s->lock);
-	if (s->role_access == NULL || clock_mono_ms() >= s->renew_mono_ms)
-		r = renew(s, cancel, err);
-	if (r == 0)
-		*out = (struct sigv4_key){.access_key = arena_cstr(a, s->role_access),
-		                          .secret_key = arena_cstr(a, s->role_secret),
-		                          .session_token = arena_cstr(a, s->role_token)};
-	lock_give(&s->lock);
-	return r;
+	if (credential_text(&s->keys, ask, s, a, cancel, &text, err) < 0)
+		return -1;
+	rest = str_of(text);
+	(void)str_cut(&rest, '\n', &access);
+	(void)str_cut(&rest, '\n', &secret);
+	*out = (struct sigv4_key){.access_key = arena_strz(a, access),
+	                          .secret_key = arena_strz(a, secret),
+	                          .session_token = arena_strz(a, rest)};
+	return 0;
 }
