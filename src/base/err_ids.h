@@ -26,6 +26,7 @@
 	X(REGISTRY_SECRET_INVALID, INVALID,  "registry_secret_invalid", "The secret of image.docker_auth is not in the form username:password. The message names it.") \
 	X(SECRET_NOT_SET,       INVALID,     "secret_not_set",         "The job names secrets that its team does not have. `stoker secrets set NAME` creates them.") \
 	X(SOURCE_INVALID,       INVALID,     "source_invalid",         "The source's URL, or a file name in it, cannot be used. The message says what is expected.") \
+	X(ISSUER_NOT_PUBLIC,    INVALID,     "issuer_not_public",      "Web identity needs an issuer that AWS and Google trust: an https URL. An administrator sets --oidc-issuer, or --base-url.") \
 	X(PLACE_SYSTEM,         INVALID,     "place_system",           "The job file mounts something on a system folder. Choose another folder.") \
 	X(PLACE_SHARED,         INVALID,     "place_shared",           "The job file mounts something inside a cache. Choose a folder outside it.") \
 	X(PYTHON_REQUIREMENTS_FAILED, INVALID,   "python_requirements_failed", "The Python environment could not be built. The message ends with the last lines of pip or uv; the job's log has all of them.") \

@@ -33,6 +33,7 @@
 	X(LISTENER,       "listener",         "server/start/listener.c",     "the connection to the process that keeps the port") \
 	X(STANDBY,        "standby",          "server/start/standby.c",      "what a standby says of itself") \
 	X(KNOWN_TOKENS,   "known.tokens",     "server/api/auth.h",         "tokens that were good the last time") \
+	X(IDENTITY,       "identity",         "server/api/identity.c", "the key of web identity: held while it is read or made") \
 	X(PASSES,         "passes",           "server/api/object_rights.c", "tokens of runners that were good a moment ago") \
 	X(LOOP,           "loop",             "server/app.c",          "a loop's wake-up") \
 	X(DB_WRITE,       "db.write",         "meta/db.c",             "the writing connection: held by the open transaction") \

@@ -33,15 +33,26 @@ struct spec_env {
 	const char *secret; /* the secret's name, or NULL */
 };
 
+/* What is shown to a source. */
+enum spec_weights_auth {
+	SPEC_WEIGHTS_SECRET,      /* the secret, if there is one */
+	SPEC_WEIGHTS_ASSUME_ROLE, /* keys of a role, had for those in the secret */
+	SPEC_WEIGHTS_AWS_OIDC,    /* keys of a role, had for a token of this server */
+	SPEC_WEIGHTS_GCP_OIDC,    /* a token of a service account, had for one of this server */
+	SPEC_WEIGHTS_AUTHS
+};
+
 struct spec_weights {
 	const char *source;   /* hf://owner/repo@rev, s3://bucket/path, https://..., file:///... */
 	const char *endpoint; /* ours: URL of the store or Hub, NULL = the server's setting */
 	const char *mount_location; /* absolute, unique, not below /proc /sys /dev /etc /run */
 	bool hub;                   /* ours: layout hub: the place is a cache of huggingface_hub */
 	const char *secret;         /* auth_secret_name of either place, or NULL */
-	/* AWS_ASSUME_ROLE: the keys in the secret are exchanged for those of this role; NULL: none.
-	 * The region is the service's, NULL: the keys'. */
-	const char *role_arn, *role_region;
+	enum spec_weights_auth auth;
+	/* As whom it is read: the ARN of a role, in whose region (NULL: that of the keys) it is
+	 * assumed; or the address of a service account, and the workload identity provider that is
+	 * shown who we are. NULL: as the secret's owner. */
+	const char *role, *role_at;
 	const char **allow, **ignore;
 	size_t n_allow, n_ignore;
 };
@@ -208,6 +219,8 @@ extern const char *const spec_gpu_types[]; /* NULL-terminated, sorted */
 /* "H200:2" -> type and count. */
 int spec_accelerator(struct arena *a, struct str text, const char **type, uint32_t *count,
                      struct err *err) MUST_CHECK;
+/* Of a source without a secret: this server says who asks. */
+bool spec_weights_by_identity(const struct spec_weights *w);
 bool spec_name_ok(struct str name); /* project, job, team, secret names: see spec.c */
 /* The source of a weight: scheme is supported, form is right. ERR_INVALID says what is expected. */
 int spec_source_check(struct str source, struct err *err) MUST_CHECK;

@@ -11,6 +11,7 @@
 #ifndef FACE_H
 #define FACE_H
 
+#include "base/jwt.h"
 #include "core/artifact.h"
 #include "core/hub_commit.h"
 #include "core/hub_pull.h"
@@ -682,6 +683,12 @@ struct serving_ops {
 	int (*list)(const struct ask *ask, struct serving_row **out, size_t *n, struct err *err);
 };
 
+/* Web identity, see server/api/identity.h: what everybody may know. */
+struct identity_ops {
+	const char *(*issuer)(struct app *app, struct arena *a); /* without '/' at its end */
+	int (*key)(struct app *app, struct arena *a, struct jwt_public *out, struct err *err);
+};
+
 struct face_ops {
 	const struct team_ops *teams;
 	const struct token_ops *tokens;
@@ -702,6 +709,7 @@ struct face_ops {
 	const struct object_ops *objects;
 	const struct hub_ops *hub;
 	const struct repo_ops *repos;
+	const struct identity_ops *identity;
 	const struct artifact_ops *artifacts;
 	const struct serving_ops *serving;
 };
@@ -775,6 +783,7 @@ extern const struct face face_hub;         /* what clients of a Hub read */
 extern const struct face face_artifact;    /* ccache, Bazel, WebDAV */
 extern const struct face face_artifact_s3; /* the same artifacts by S3 */
 extern const struct face face_serving;     /* the servers that jobs run */
+extern const struct face face_identity;    /* /.well-known */
 extern const struct face face_meta;        /* /healthz, /openapi.json, /metrics */
 
 /* The OpenAPI 3.1 document of these faces, printed from their route tables. */

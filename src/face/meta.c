@@ -35,7 +35,7 @@ static int health(struct request *rq, struct err *err)
 static int openapi(struct request *rq, struct err *err)
 {
 	static const struct face *const faces[] = {&face_training, &face_admin, &face_graphql,
-	                                           &face_meta};
+	                                           &face_meta, &face_identity};
 	AUTO_BUF struct buf out = BUF_INIT(OPENAPI_MAX);
 
 	face_openapi(faces, COUNT(faces), &out);

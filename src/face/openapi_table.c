@@ -138,6 +138,8 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_GET,    "/training/{project_id}/logs/{job_id}", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_POST,   "/v1/proof", NULL, "token:text! challenge:text!", "address:text! proof:text!", NULL, false },
+	{ HTTP_GET,    "/.well-known/openid-configuration", NULL, NULL, "issuer:text! jwks_uri:text! response_types_supported[text]! subject_types_supported[text]! id_token_signing_alg_values_supported[text]! claims_supported[text]!", NULL, false },
+	{ HTTP_GET,    "/.well-known/jwks.json", NULL, NULL, "keys[{kty:text! use:text! alg:text! kid:text! n:text! e:text!}]!", NULL, false },
 	{ HTTP_GET,    "/healthz", NULL, NULL, "status:enum(ok)! role:enum(leader,standby)! database:enum(ok,away)! objects:enum(ok,away)", NULL, false },
 	{ HTTP_GET,    "/metrics", NULL, NULL, NULL, "text/plain", false },
 };

@@ -66,6 +66,7 @@ struct weights;
 struct hub;
 struct artifacts;
 struct known_tokens;
+struct identities;
 
 struct app {
 	unsigned magic;
@@ -130,6 +131,7 @@ struct app {
 	struct known_tokens *known;        /* see auth.h */
 	struct serving *serving;           /* see serving.h */
 	struct relay *relay;               /* of requests to the servers that jobs run */
+	struct identities *identities;     /* see identity.h */
 	struct specs *specs;               /* see specs.h */
 	struct inputs *inputs;             /* see inputs.h */
 	struct keyed_executor *deliveries; /* webhooks, see notify.h */

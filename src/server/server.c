@@ -21,8 +21,8 @@
 #include <signal.h>
 
 static const struct face *const faces[] = {
-	&face_training, &face_admin,    &face_graphql,     &face_runner, &face_s3,
-	&face_meta,     &face_artifact, &face_artifact_s3, &face_hub,    &face_serving,
+	&face_training, &face_admin,       &face_graphql, &face_runner,  &face_s3,       &face_meta,
+	&face_artifact, &face_artifact_s3, &face_hub,     &face_serving, &face_identity,
 };
 
 void server_settings_reference(struct buf *out)

@@ -67,6 +67,9 @@ static const struct conf_row rows[] = {
 	{"allow-endpoint", CONF_LIST, AT(allow_endpoint), NULL, "HOST[:PORT]", "Sources",
 	 "Host that jobs may use as `endpoint:` of a source, over HTTPS. http://HOST[:PORT] "
 	 "allows plain HTTP; credentials are then sent unencrypted"},
+	{"oidc-issuer", CONF_TEXT, AT(oidc_issuer), NULL, "URL", "Sources",
+	 "What tokens of web identity (AWS_OIDC, GCP_OIDC) call their issuer. AWS gets URL/.well-known/openid-configuration and what "
+	 "that names: from this server, or from copies. Unset: --base-url, or the address to listen on"},
 	{"cpus", CONF_INT, AT(cpus), NULL, "N", "Machine",
 	 "Total CPU cores for jobs. Unset: all"},
 	{"memory", CONF_BYTES, AT(memory), NULL, "BYTES", "Machine",
@@ -438,6 +441,7 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (check_database("database", s->database, err) < 0 || check_objects(a, s, err) < 0 ||
 	    check_move(&s->move_database, err) < 0 || check_standby(s, err) < 0 ||
 	    check_node_urls(a, s, err) < 0 || check_url(a, "base-url", s->base_url, err) < 0 ||
+	    check_url(a, "oidc-issuer", s->oidc_issuer, err) < 0 ||
 	    check_hub(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_hub(a, "hub-upstream", s->hub_upstream, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)

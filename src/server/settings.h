@@ -6,7 +6,7 @@
 #include "io/url.h"
 
 struct settings {
-	const char *data, *database, *config, *listen, *base_url;
+	const char *data, *database, *config, *listen, *base_url, *oidc_issuer;
 	const char *objects, *objects_endpoint, *objects_credentials;
 	struct conf_list allow_file_root, allow_source_network, allow_endpoint, share,
 		trusted_proxy, move_database, node_url;

@@ -9,9 +9,13 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.request
 
 import boto3
+import botocore.auth
+import botocore.awsrequest
 import botocore.config
+import botocore.credentials
 import pytest
 from conftest import CALL_S, PARTS, end_process, held_port, until
 
@@ -46,6 +50,14 @@ class S3Server:
             return True
         except Exception:
             return False
+
+    def has_policies(self):
+        """MinIO reads them after it has begun to answer, and gives out no keys before."""
+        rq = botocore.awsrequest.AWSRequest("GET", f"{self.endpoint}/minio/admin/v3/list-canned-policies")
+        botocore.auth.S3SigV4Auth(botocore.credentials.Credentials(KEY, SECRET), "s3", "us-east-1").add_auth(rq)
+        with contextlib.suppress(OSError), urllib.request.urlopen(urllib.request.Request(rq.url, headers=dict(rq.headers)), timeout=CALL_S) as reply:
+            return "readwrite" in json.load(reply)
+        return False
 
     def start(self):
         self.process = subprocess.Popen(self.host.enter(*self.command) if self.host else self.command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -13,6 +13,10 @@ import subprocess
 import threading
 import time
 import urllib.parse
+import urllib.request
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from conftest import CALL_S, PARTS, end_process, held_port, until
 
@@ -20,6 +24,13 @@ from conftest import CALL_S, PARTS, end_process, held_port, until
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 VERSION = "2021-08-06"
+# Of the fake of Google's web identity.
+PROVIDER = "projects/123456789/locations/global/workloadIdentityPools/pool/providers/stoker"
+ACTS_AS = "reader@p.iam.gserviceaccount.com"
+
+
+def unb64(text):
+    return base64.urlsafe_b64decode(text + "==")
 
 
 class Azurite:
@@ -89,8 +100,8 @@ def azurite(folder):
 
 
 class Google:
-    """fake-gcs-server, which knows neither tokens nor pages, behind a front that gives tokens out for what a service account signs, wants to see
-    them, and cuts a list into pages."""
+    """fake-gcs-server, which knows neither tokens nor pages, behind a front that gives tokens out for what a service account signs, and for what an
+    issuer that it trusts signs, wants to see them, and cuts a list into pages."""
 
     def __init__(self, folder):
         self.folder, self.port = folder, held_port()
@@ -98,6 +109,7 @@ class Google:
                         "-external-url", f"http://127.0.0.1:{self.port}"]
         self.one = threading.Lock()
         self.public, self.tokens, self.asked, self.claims, self.refuse = False, set(), 0, [], None
+        self.trusts, self.subjects, self.pool, self.life_s = None, (), {}, 3600  # an issuer, and who of its may act as the service account
         subprocess.run(["openssl", "genrsa", "-out", folder / "key.pem", "2048"], check=True, capture_output=True, timeout=CALL_S)
         subprocess.run(["openssl", "rsa", "-in", folder / "key.pem", "-pubout", "-out", folder / "public.pem"], check=True, capture_output=True, timeout=CALL_S)
         google = self
@@ -108,7 +120,12 @@ class Google:
             def do_POST(self):
                 form = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
                 with google.one:  # its files are for one at a time
-                    google.token(self, form)
+                    if self.path == "/v1/token":
+                        google.exchange(self, form)
+                    elif self.path == f"/v1/projects/-/serviceAccounts/{urllib.parse.quote(ACTS_AS, safe='')}:generateAccessToken":
+                        google.act(self, form)
+                    else:
+                        google.token(self, form)
 
             def do_GET(self):
                 google.forward(self)
@@ -154,6 +171,45 @@ class Google:
         token = hashlib.sha256(form.encode()).hexdigest()
         self.tokens.add(token)
         return self.answer(rq, 200, {"access_token": token, "expires_in": 3599, "token_type": "Bearer"})
+
+    def verified(self, token):
+        """Its claims, when the key that the issuer publishes has signed it; as clouds do it: the issuer's configuration, its keys, the one of that name."""
+        head, claims, signature = token.split(".")
+        header, said = (json.loads(unb64(p)) for p in (head, claims))
+        with urllib.request.urlopen(f"{self.trusts}/.well-known/openid-configuration", timeout=CALL_S) as reply:
+            configuration = json.load(reply)
+        with urllib.request.urlopen(configuration["jwks_uri"], timeout=CALL_S) as reply:
+            key = next(k for k in json.load(reply)["keys"] if k["kid"] == header["kid"])
+        n, e = (int.from_bytes(unb64(key[x]), "big") for x in "ne")
+        rsa.RSAPublicNumbers(e, n).public_key().verify(unb64(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
+        assert header["alg"] == key["alg"] == "RS256" and configuration["issuer"] == said["iss"] == self.trusts
+        return said
+
+    def exchange(self, rq, form):
+        """RFC 8693, of a pool whose provider has the audience that Google gives it by default, but at this host."""
+        fields = dict(urllib.parse.parse_qsl(form))
+        try:
+            said = self.verified(fields["subject_token"])
+            now = time.time()
+            assert said["nbf"] <= said["iat"] <= now + 1 and now < said["exp"] <= said["iat"] + 3600
+            assert said["aud"] == f"{self.endpoint}/{PROVIDER}", f"the audience is {said['aud']}"
+            assert fields["grant_type"] == "urn:ietf:params:oauth:grant-type:token-exchange" and fields["audience"] == f"//iam.googleapis.com/{PROVIDER}"
+            assert fields["subject_token_type"] == "urn:ietf:params:oauth:token-type:jwt" and fields["scope"] == "https://www.googleapis.com/auth/cloud-platform"
+        except Exception as e:  # with the token in the words: nobody else should see it
+            return self.answer(rq, 400, {"error": "invalid_grant", "error_description": f"{e} {fields['subject_token']}"[:2000]})
+        self.claims.append(said)
+        pool = hashlib.sha256(form.encode()).hexdigest()
+        self.pool[pool] = said["sub"]
+        return self.answer(rq, 200, {"access_token": pool, "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer", "expires_in": 3599})
+
+    def act(self, rq, body):
+        subject = self.pool.get((rq.headers.get("Authorization") or "").removeprefix("Bearer "))
+        if subject not in self.subjects or json.loads(body)["scope"] != ["https://www.googleapis.com/auth/devstorage.read_only"]:
+            return self.answer(rq, 403, {"error": {"code": 403, "message": "Permission 'iam.serviceAccounts.getAccessToken' denied on resource", "status": "PERMISSION_DENIED"}})
+        token = hashlib.sha256(f"{subject} {self.asked}".encode()).hexdigest()
+        self.asked += 1
+        self.tokens.add(token)
+        return self.answer(rq, 200, {"accessToken": token, "expireTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + self.life_s))})
 
     def forward(self, rq):
         word, _, token = (rq.headers.get("Authorization") or "").partition(" ")

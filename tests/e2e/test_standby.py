@@ -91,6 +91,8 @@ def test_the_leader_dies(pair):
     assert [f["id"] for f in json.loads(b.cli("doctor", "-o", "json", code=1).out) if f["check"] == "server"] == ["standby"]
     assert health(a)["role"] == "leader"
     rows = pair.sql("SELECT count(*) FROM tokens")
+    keys = a.api("GET", "/.well-known/jwks.json", token="")
+    assert keys[0] == 200 and b.api("GET", "/.well-known/jwks.json", token="")[0] == 503
     began = time.monotonic()
     a.kill()
     until(lambda: role(b) == "leader")
@@ -99,6 +101,7 @@ def test_the_leader_dies(pair):
     assert [j["id"] for j in b.json("ps", "-a")] == [job["id"]]
     assert [s["name"] for s in b.json("secrets", "ls")] == ["key"]
     assert pair.sql("SELECT count(*) FROM tokens") == rows
+    assert b.api("GET", "/.well-known/jwks.json", token="") == keys  # clouds go on believing it
     again = b.push(["test $SECRET = a-value-of-mine"], runtime={"environment_variables": {"SECRET": {"name": "key"}}})
     b.wait(again, "TRAINING_JOB_COMPLETED")
     assert refused(a, *pair.flags, env=pair.pg.env) == "database_in_use"  # the first one is a server like any other now

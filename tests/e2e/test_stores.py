@@ -1,12 +1,15 @@
 """r2:// and cw:// from MinIO, gs:// from a server of Google's API, azure:// from Azurite."""
 import base64
 import hashlib
+import io
 import json
 import os
+import urllib.parse
 
 import pytest
-from s3 import KEYS, Weather, s3_running, s3_server
-from stores import ACCOUNT, ACCOUNT_KEY, azurite, google
+from conftest import until
+from s3 import KEYS, S3Server, Weather, s3_running, s3_server
+from stores import ACCOUNT, ACCOUNT_KEY, ACTS_AS, PROVIDER, azurite, google, unb64
 
 ODD = "sub/a b+c%&=?#é.txt"
 INSIDE = ("--cpus", "4", "--memory", "4Gi", "--allow-source-network", "127.0.0.0/8", "--allow-source-network", "::1/128")
@@ -20,6 +23,7 @@ def fetched(cluster, big, *rows):
     cluster.wait(job, "TRAINING_JOB_COMPLETED")
     lines = cluster.user_lines(job)
     assert lines == [f"{hashlib.sha256(big).hexdigest()}  -", "odd", "big.bin", "sub"] * len(rows)
+    return job
 
 
 def refusal(cluster, **row):
@@ -55,8 +59,11 @@ class Watched(Weather):
         self.seen = []
 
     def forward(self, rq):
-        self.seen.append((rq.command, rq.path, {k.lower(): v for k, v in rq.headers.items()}))
+        body = rq.rfile.read(int(rq.headers.get("Content-Length", 0)))
+        rq.rfile, line = io.BytesIO(body), rq.rfile
+        self.seen.append((rq.command, rq.path, {k.lower(): v for k, v in rq.headers.items()}, body))
         super().forward(rq)
+        rq.rfile = line
 
 
 def test_a_role(empty_cluster):
@@ -71,9 +78,9 @@ def test_a_role(empty_cluster):
             cluster.cli("secrets", "set", "keys", stdin=KEYS)
             auth = {"auth_method": "aws_assume_role", "aws_assume_role_arn": role, "aws_assume_role_region": "us-east-1", "auth_secret_name": "keys"}
             fetched(cluster, big, {"source": "s3://data/train", "auth": auth})
-            asked = [headers for method, path, headers in watched.seen if method == "POST"]
+            asked = [headers for method, path, headers, body in watched.seen if method == "POST"]
             assert len(asked) == 1 and "/us-east-1/sts/aws4_request" in asked[0]["authorization"]
-            assert all("x-amz-security-token" in headers for method, path, headers in watched.seen if method != "POST") and len(watched.seen) > 3
+            assert all("x-amz-security-token" in headers for method, path, headers, body in watched.seen if method != "POST") and len(watched.seen) > 3
 
             # keys that may not; a role that is none; what cannot be
             cluster.cli("secrets", "set", "wrong", stdin=KEYS.replace("minio-secret-key", "another-secret-key"))
@@ -90,6 +97,56 @@ def test_a_role(empty_cluster):
             assert "is for s3:// sources" in json.dumps(said)
         finally:
             watched.close()
+
+
+def claims(token):
+    return json.loads(unb64(token.split(".")[1]))
+
+
+def test_web_identity(empty_cluster):
+    """A real store trusts this server as an issuer: no secret anywhere, and each project is another subject."""
+    big, cluster = os.urandom(20 << 20), empty_cluster
+    store = S3Server(cluster.folder, "minio")
+    watched = Watched(store)
+    audience = watched.endpoint.removeprefix("http://")
+    role = "arn:minio:iam:::role/" + base64.urlsafe_b64encode(hashlib.sha1(audience.encode()).digest()).decode().rstrip("=")  # as MinIO names it
+    try:
+        cluster.start(*INSIDE, "--s3-endpoint", watched.endpoint, "--allow-endpoint", store.endpoint)
+        store.env |= {"MINIO_IDENTITY_OPENID_CONFIG_URL": f"{cluster.url}/.well-known/openid-configuration", "MINIO_IDENTITY_OPENID_CLIENT_ID": audience,
+                      "MINIO_IDENTITY_OPENID_ROLE_POLICY": "readwrite"}
+        store.start()
+        until(store.has_policies)
+        store.client.create_bucket(Bucket="data")
+        for name, body in (("train/big.bin", big), (f"train/{ODD}", b"odd\n")):
+            store.client.put_object(Bucket="data", Key=name, Body=body)
+        auth = {"auth_method": "aws_oidc", "aws_oidc_role_arn": role, "aws_oidc_region": "us-east-1"}
+        job = fetched(cluster, big, {"source": "s3://data/train", "auth": auth})
+        asked = [dict(urllib.parse.parse_qsl(body.decode())) for method, path, headers, body in watched.seen if method == "POST"]
+        assert len(asked) == 1 and "authorization" not in next(h for m, p, h, b in watched.seen if m == "POST")
+        team = next(t["id"] for t in cluster.json("teams", "ls") if t["default"])
+        said = claims(asked[0]["WebIdentityToken"])
+        assert said["iss"] == cluster.url and said["aud"] == audience and 0 < said["exp"] - said["iat"] <= 600
+        assert said["sub"] == f"v=1:org=stoker:team={team}:project={job['training_project']['id']}:type=training"
+        assert asked[0]["RoleSessionName"] == f"stoker-{job['id']}" and asked[0]["Action"] == "AssumeRoleWithWebIdentity"
+        assert all("x-amz-security-token" in headers for method, path, headers, body in watched.seen if method != "POST")
+
+        # what is public, and what is not
+        status, keys = cluster.api("GET", "/.well-known/jwks.json", token="")
+        assert status == 200 and set(keys["keys"][0]) == {"kty", "use", "alg", "kid", "n", "e"}
+        assert asked[0]["WebIdentityToken"].rpartition(".")[2] not in cluster.log.read_text() and b"PRIVATE KEY" not in (cluster.data / "stoker.db").read_bytes()
+
+        # another role; a store that is another audience; who cannot be believed at all
+        id, words = refusal(cluster, source="s3://data/train", allow_patterns=["big.bin"], auth={**auth, "aws_oidc_role_arn": role[:-3] + "xyz"})
+        assert id == "source_denied" and "RoleArn" in words and f"issuer {cluster.url}, audience {audience}, subject v=1:org=stoker:team=" in words, words
+        id, words = refusal(cluster, source="s3://data/train", endpoint=store.endpoint, auth=auth)
+        assert id == "source_denied" and "must match configured OpenID Client ID" in words and f"audience {store.endpoint.removeprefix('http://')}," in words, words
+        google = {"auth_method": "GCP_OIDC", "gcp_oidc_service_account": ACTS_AS, "gcp_oidc_workload_id_provider": PROVIDER}
+        row = {"source": "gs://data/train", "mount_location": "/d", "auth": google}
+        assert cluster.error("push", cluster.job_folder(["true"], weights=[row]) / "train.yaml", code=2) == "issuer_not_public"
+    finally:
+        watched.close()
+        if store.process:
+            store.close()
 
 
 def test_google(empty_cluster):
@@ -135,7 +192,24 @@ def test_google(empty_cluster):
         store.refuse = (400, {"error": "invalid_grant", "error_description": "Invalid JWT: Token must be a short-lived token"})
         id, said = refusal(cluster, source="gs://data/many", allow_patterns=["2"], **here)
         assert id == "source_denied" and "invalid_grant: Invalid JWT: Token must be" in said and "clock" in said
+        store.refuse = None
         assert cluster.error("weights", "prefetch", "gs://data/x@main", code=2) == "source_invalid"
+
+        # by web identity: the pool believes what this server has signed, and the service account lets one subject act as it
+        store.trusts = cluster.url
+        auth = {"auth_method": "GCP_OIDC", "gcp_oidc_service_account": ACTS_AS, "gcp_oidc_workload_id_provider": f"//iam.googleapis.com/{PROVIDER}"}
+        row = {"source": "gs://data/train", "endpoint": store.endpoint, "auth": auth}
+        id, said = refusal(cluster, allow_patterns=["3"], **row)
+        subject = store.claims[-1]["sub"]
+        assert id == "source_denied" and "PERMISSION_DENIED" in said and f"subject {subject}" in said and "Workload Identity User" in said, said
+        store.subjects, asked = (subject,), store.asked
+        fetched(cluster, big, row)
+        assert store.asked == asked + 1
+        cluster.wait(cluster.push(["true"], weights=[{"mount_location": "/d", **row}], project="another"), "TRAINING_JOB_DEPLOY_FAILED")
+        assert store.claims[-1]["sub"] != subject and store.claims[-1]["sub"].split(":")[:3] == subject.split(":")[:3]
+        store.trusts = "http://127.0.0.1:1"
+        id, said = refusal(cluster, allow_patterns=["4"], **row)
+        assert id == "source_denied" and "invalid_grant" in said and f"audience {store.endpoint}/{PROVIDER}" in said and "[redacted]" in said, said
 
 
 def test_azure(empty_cluster):

@@ -208,6 +208,11 @@ def test_what_is_taken(truss):
             "access_key_secret_ref": ref, "secret_access_key_secret_ref": ref}}}},
         {"weights": [{"source": "hf://a/b@main", "mount_location": "/m", "auth": {"auth_method": "CUSTOM_SECRET", "auth_secret_name": "s"},
                       "allow_patterns": ["*.json"], "ignore_patterns": ["x*"]}, {"source": "s3://bucket/p", "mount_location": "/n", "auth_secret_name": "s"}]},
+        {"weights": [{"source": "s3://bucket/p", "mount_location": "/m", "auth": {"auth_method": "AWS_OIDC", "aws_oidc_role_arn": "arn:aws:iam::123456789012:role/r",
+                                                                                  "aws_oidc_region": "eu-west-1"}},
+                     {"source": "gs://bucket/p", "mount_location": "/n", "auth": {
+                         "auth_method": "GCP_OIDC", "gcp_oidc_service_account": "r@p.iam.gserviceaccount.com",
+                         "gcp_oidc_workload_id_provider": "projects/1/locations/global/workloadIdentityPools/a/providers/b"}}]},
         {"interactive_session": {"trigger": "on_demand", "timeout_minutes": -1, "session_provider": "ssh", "auth_provider": "github"}},
         {"priority": -5, "name": "n", "workspace": {"workspace_root": None, "external_dirs": [], "exclude_dirs": ["x"]}, "enable_baseten_workdir": False},
     ]

@@ -165,7 +165,7 @@ class Client:
 @pytest.fixture
 def truss(empty_cluster):
     # the images of truss jobs cannot be fetched here: the host's root stands in, and the log says so
-    empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--images", "host")
+    empty_cluster.start("--cpus", "4", "--memory", "4Gi", "--images", "host", "--oidc-issuer", "https://stoker.example/")
     return Client(empty_cluster)
 
 

@@ -235,7 +235,7 @@ static size_t dangling(const struct doc *root, const struct doc *d)
 static void test_openapi(void **state)
 {
 	static const struct face *const faces[] = {&face_training, &face_admin, &face_graphql,
-	                                           &face_meta};
+	                                           &face_meta, &face_identity};
 	struct app f;
 	const struct doc *d;
 

@@ -159,6 +159,60 @@ static void spec_defaults_of_the_api(void **state UNUSED)
 	assert_int_equal(s.grace_s, 30);
 }
 
+#define POOL "projects/1/locations/global/workloadIdentityPools/p/providers/q"
+/* How a source is read, and how that is stored: and again as what was read. */
+static void spec_reads_identities(void **state UNUSED)
+{
+	static const struct {
+		const char *source, *auth, *json;
+		enum spec_weights_auth want;
+	} rows[] = {
+		{"s3://abc/b",
+	         "{auth_method: aws_oidc, aws_oidc_role_arn: 'arn:minio:iam:us-east-1::role/r', "
+	         "aws_oidc_region: a}",
+	         "\"auth\":{\"auth_method\":\"AWS_OIDC\",\"aws_oidc_role_arn\":\"arn:minio:iam:us-"
+	         "east-1::"
+	         "role/r\",\"aws_oidc_region\":\"a\"}",
+	         SPEC_WEIGHTS_AWS_OIDC},
+		{"gs://abc/b",
+	         "{auth_method: GCP_OIDC, gcp_oidc_service_account: 'a@b.c', "
+	         "gcp_oidc_workload_id_provider: 'https://iam.googleapis.com/" POOL "'}",
+	         "\"auth\":{\"auth_method\":\"GCP_OIDC\",\"gcp_oidc_service_account\":\"a@b.c\","
+	         "\"gcp_oidc_workload_id_provider\":\"" POOL "\"}",
+	         SPEC_WEIGHTS_GCP_OIDC},
+		{"s3://abc/b",
+	         "{auth_method: AWS_ASSUME_ROLE, aws_assume_role_arn: 'arn:aws:iam::1:role/r', "
+	         "auth_secret_name: s}",
+	         "\"auth_secret_name\":\"s\",\"auth\":{\"auth_method\":\"AWS_ASSUME_ROLE\",\"aws_"
+	         "assume_"
+	         "role_arn\":\"arn:aws:iam::1:role/r\"}",
+	         SPEC_WEIGHTS_ASSUME_ROLE},
+		{"s3://abc/b", "{auth_secret_name: s}", "\"auth_secret_name\":\"s\",\"allow",
+	         SPEC_WEIGHTS_SECRET},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		AUTO_FREE struct spec_problems *p = xcalloc(1, sizeof(*p));
+		AUTO_FREE char *text = xasprintf(
+			JOB("  weights: [{source: '%s', mount_location: /m, auth: %s}]\n"),
+			rows[i].source, rows[i].auth);
+		AUTO_BUF struct buf json = BUF_INIT(100000);
+		struct job_spec s, back;
+		struct js js;
+
+		no_problem(spec_read(a, yaml(a, text), SPEC_FILE, &s, p), p);
+		assert_int_equal(s.weights[0].auth, rows[i].want);
+		js_init(&js, &json);
+		spec_write(&s, &js);
+		assert_row(strstr(buf_cstr(&json), rows[i].json) != NULL, buf_cstr(&json));
+		no_problem(read_json(a, buf_cstr(&json), &back, p), p);
+		assert_int_equal(back.weights[0].auth, rows[i].want);
+		assert_int_equal(spec_weights_by_identity(&back.weights[0]),
+		                 s.weights[0].secret == NULL);
+	}
+}
+
 /* spec_read(spec_write(x)) == x, shown by writing it once more. */
 static void spec_comes_back(void **state UNUSED)
 {
@@ -447,6 +501,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(spec_reads_python),
 	cmocka_unit_test(spec_reads_what_truss_sends),
 	cmocka_unit_test(spec_defaults_of_the_api),
+	cmocka_unit_test(spec_reads_identities),
 	cmocka_unit_test(spec_comes_back),
 	cmocka_unit_test(spec_set_changes_one_value),
 	cmocka_unit_test(spec_set_is_typed_and_read),

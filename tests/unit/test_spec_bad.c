@@ -173,8 +173,58 @@ static const struct {
          "job.weights[0].mount_location", "checkpoint_path", 6, 51},
 	{"auth by OIDC",
          JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { auth_method: "
-             "AWS_OIDC } }]\n"),
-         "job.weights[0].auth.auth_method", "not offered", 4, 78},
+             "AWS_OIDC, aws_oidc_region: eu-west-1 } }]\n"),
+         "job.weights[0].auth.aws_oidc_role_arn", "must be provided when auth_method is AWS_OIDC",
+         4, 63},
+	{"OIDC without a region",
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { auth_method: "
+             "aws_oidc, aws_oidc_role_arn: \"arn:aws:iam::1:role/r\" } }]\n"),
+         "job.weights[0].auth.aws_oidc_region", "must be provided when auth_method is AWS_OIDC", 4,
+         63},
+	{"OIDC, no role",
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { aws_oidc_role_arn: "
+             "reader, auth_method: AWS_OIDC, aws_oidc_region: a } }]\n"),
+         "job.weights[0].auth.aws_oidc_role_arn", "should be a role", 4, 84},
+	{"OIDC, a role of no account",
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { aws_oidc_role_arn: "
+             "\"arn:aws:iam:::role/r\", auth_method: AWS_OIDC, aws_oidc_region: a } }]\n"),
+         "job.weights[0].auth.aws_oidc_role_arn", "should be a role", 4, 84},
+	{"OIDC with a secret",
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { auth_secret_name: "
+             "x, auth_method: AWS_OIDC, aws_oidc_region: a, aws_oidc_role_arn: "
+             "\"arn:minio:iam:::role/r\" } }]\n"),
+         "job.weights[0].auth.auth_secret_name", "cannot be specified when auth_method is AWS_OIDC",
+         4, 63},
+	{"OIDC of the other cloud",
+         JOB("  weights: [{ source: \"gs://abc/b\", mount_location: /m, auth: { auth_method: "
+             "AWS_OIDC, aws_oidc_region: a, aws_oidc_role_arn: \"arn:aws:iam::1:role/r\" } }]\n"),
+         "job.weights[0].auth", "AWS_OIDC is for s3:// sources", 4, 63},
+	{"OIDC of the other cloud, too",
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { auth_method: "
+             "GCP_OIDC, gcp_oidc_service_account: \"a@p.iam.gserviceaccount.com\", "
+             "gcp_oidc_workload_id_provider: "
+             "projects/1/locations/global/workloadIdentityPools/p/providers/q } }]\n"),
+         "job.weights[0].auth", "GCP_OIDC is for gs:// sources", 4, 63},
+	{"OIDC, no provider",
+         JOB("  weights: [{ source: \"gs://abc/b\", mount_location: /m, auth: { "
+             "gcp_oidc_workload_id_provider: projects/1/providers/q, auth_method: GCP_OIDC, "
+             "gcp_oidc_service_account: \"a@p.iam.gserviceaccount.com\" } }]\n"),
+         "job.weights[0].auth.gcp_oidc_workload_id_provider", "should be projects/NUMBER/", 4, 96},
+	{"OIDC, no service account",
+         JOB("  weights: [{ source: \"gs://abc/b\", mount_location: /m, auth: { "
+             "gcp_oidc_service_account: \"a/b@p\", auth_method: GCP_OIDC, "
+             "gcp_oidc_workload_id_provider: "
+             "projects/1/locations/global/workloadIdentityPools/p/providers/q } }]\n"),
+         "job.weights[0].auth.gcp_oidc_service_account", "should be a service account", 4, 91},
+	{"fields of another method",
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { aws_oidc_region: "
+             "a, auth_method: CUSTOM_SECRET, auth_secret_name: x } }]\n"),
+         "job.weights[0].auth.aws_oidc_region", "is for auth_method: AWS_OIDC", 4, 82},
+	{"no such method",
+         JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth: { auth_method: OIDC "
+             "} }]\n"),
+         "job.weights[0].auth.auth_method", "CUSTOM_SECRET, AWS_ASSUME_ROLE, AWS_OIDC or GCP_OIDC",
+         4, 78},
 	{"two secrets",
          JOB("  weights: [{ source: \"s3://abc/b\", mount_location: /m, auth_secret_name: a,\n"
              "    auth: { auth_secret_name: b } }]\n"),

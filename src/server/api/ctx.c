@@ -69,6 +69,7 @@ const struct face_ops ctx_ops = {
 	.objects = &object_ops,
 	.hub = &hub_ops,
 	.repos = &repo_ops,
+	.identity = &identity_ops,
 	.artifacts = &artifact_ops,
 	.serving = &serving_ops,
 	.runners = &runner_ops,

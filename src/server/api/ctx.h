@@ -27,6 +27,7 @@ int ctx_job(const struct ask *ask, const char *id, struct model_job *out,
             struct err *err) MUST_CHECK;
 
 /* The tables. */
+extern const struct identity_ops identity_ops;
 extern const struct team_ops team_ops;
 extern const struct token_ops token_ops;
 extern const struct secret_ops secret_ops;

@@ -79,12 +79,15 @@ struct wire_weights inputs_weights(struct arena *a, const struct spec_weights *w
 	};
 }
 
-struct fetch_want inputs_fetch(const char *team_id, const struct spec_weights *w,
+struct fetch_want inputs_fetch(const struct model_job *job, const struct spec_weights *w,
                                const struct resolved *f)
 {
 	const struct wire_weights *old = resolved_find(f, w);
 	const struct resolved_own *own = resolved_own(f, w->source);
-	struct fetch_want want = {.team_id = team_id, .weights = w};
+	struct fetch_want want = {.team_id = job->team_id,
+	                          .project_id = job->project_id,
+	                          .job_id = job->id,
+	                          .weights = w};
 
 	if (old != NULL) {
 		want.revision = old->revision;
@@ -167,7 +170,7 @@ static int begin_fetches(struct app *app, struct input *x, struct err *err)
 
 	for (; x->n < spec->n_weights; x->n++) {
 		const struct fetch_want want =
-			inputs_fetch(x->job.team_id, &spec->weights[x->n], &x->resolved);
+			inputs_fetch(&x->job, &spec->weights[x->n], &x->resolved);
 
 		if (fetch_begin(app, &want, &x->fetch[x->n], err) < 0)
 			return -1;

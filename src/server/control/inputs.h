@@ -47,7 +47,7 @@ struct wire_weights inputs_weights(struct arena *a, const struct spec_weights *w
 void inputs_say(struct app *app, const char *job_id, const struct wire_weights *w,
                 const struct fetch_view *v);
 /* What to fetch for a job: what was frozen before, and which repository of ours it is. */
-struct fetch_want inputs_fetch(const char *team_id, const struct spec_weights *w,
+struct fetch_want inputs_fetch(const struct model_job *job, const struct spec_weights *w,
                                const struct resolved *f);
 
 #endif

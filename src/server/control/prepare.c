@@ -51,8 +51,7 @@ static int resolve_code(struct prep *p, struct err *err)
 
 static int begin_fetch(struct prep *p, size_t i, struct err *err)
 {
-	const struct fetch_want want =
-		inputs_fetch(p->job.team_id, &p->spec->weights[i], &p->before);
+	const struct fetch_want want = inputs_fetch(&p->job, &p->spec->weights[i], &p->before);
 
 	return fetch_begin(p->app, &want, &p->fetch[i], err);
 }

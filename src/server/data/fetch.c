@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "core/redact.h"
 #include "server/api/ctx.h"
+#include "server/api/identity.h"
 #include "server/control/inputs.h"
 #include "server/data/fetch_ckpt.h"
 #include "server/data/hub.h"
@@ -23,8 +24,11 @@ struct fetch {
 	struct app *app;
 	struct arena
 		*a; /* of everything below; filled before the fetch is shared, or by its thread */
-	const char *key, *team_id, *source, *endpoint, *secret, *role_arn, *role_region,
-		*asked_revision, *asked_manifest, *filter_json;
+	const char *key, *team_id, *source, *endpoint, *secret, *role, *role_at, *asked_revision,
+		*asked_manifest, *filter_json;
+	enum spec_weights_auth auth;
+	bool by_identity;
+	struct identity_token identity; /* what it says when it is asked who it is */
 	struct fetch_own own;
 	struct glob_filter filter;
 	struct blob_pins *pins;   /* until the last one has left: rows name what is used by then */
@@ -353,8 +357,10 @@ static int fetch_once(struct fetch *f, struct str secret, struct mirror_progress
 	struct source_options o = {
 		.client = app->upstream,
 		.endpoint = f->endpoint,
-		.role_arn = f->role_arn,
-		.role_region = f->role_region,
+		.auth = f->auth,
+		.role = f->role,
+		.role_at = f->role_at,
+		.identity = &f->identity,
 		.hf_endpoint = app->set.hf_endpoint,
 		.s3_endpoint = app->set.s3_endpoint,
 		.file_roots = (const char *const *)app->set.allow_file_root.item,
@@ -476,6 +482,8 @@ static int fetch_all(struct fetch *f, struct err *err)
 	if (!warm) {
 		if (f->secret != NULL)
 			r = secret_open(f->app, f->team_id, f->secret, &secret, err);
+		if (r == 0 && f->by_identity)
+			r = identity_load(f->app, err);
 		if (r == 0)
 			r = fetch_retried(f, buf_view(&secret), &done, &manifest, err);
 		if (r < 0)
@@ -574,8 +582,8 @@ static char *filter_text(struct arena *a, const struct spec_weights *w)
 	js_open(&js);
 	if (w->endpoint != NULL)
 		js_kv(&js, "endpoint", w->endpoint);
-	if (w->role_arn != NULL)
-		js_kv(&js, "role", w->role_arn);
+	if (w->role != NULL)
+		js_kv(&js, "role", w->role);
 	js_key(&js, "allow");
 	js_list(&js);
 	for (size_t i = 0; i < w->n_allow; i++)
@@ -603,8 +611,13 @@ static struct fetch *make(struct app *app, const struct fetch_want *want)
 	f->source = arena_cstr(f->a, w->source);
 	f->endpoint = arena_cstr(f->a, w->endpoint);
 	f->secret = arena_cstr(f->a, w->secret);
-	f->role_arn = arena_cstr(f->a, w->role_arn);
-	f->role_region = arena_cstr(f->a, w->role_region);
+	f->auth = w->auth;
+	f->by_identity = spec_weights_by_identity(w);
+	f->role = arena_cstr(f->a, w->role);
+	f->role_at = arena_cstr(f->a, w->role_at);
+	identity_of(app, f->a,
+	            &(struct identity_who){want->team_id, want->project_id, want->job_id},
+	            &f->identity);
 	f->asked_revision = arena_cstr(f->a, want->revision);
 	f->asked_manifest = arena_cstr(f->a, want->manifest);
 	f->filter_json = filter_text(f->a, w);
@@ -615,11 +628,12 @@ static struct fetch *make(struct app *app, const struct fetch_want *want)
 		.n_ignore = w->n_ignore,
 	};
 	f->own = (struct fetch_own){arena_cstr(f->a, want->own.repo_id), want->own.last};
-	f->key = arena_printf(f->a, "%s\n%s\n%s %d\n%s\n%s\n%s\n%s", f->team_id, f->source,
-	                      want->own.repo_id ? want->own.repo_id : "", want->own.last,
-	                      want->revision ? want->revision : "",
-	                      want->manifest ? want->manifest : "", f->filter_json,
-	                      w->secret ? secret_key(f->a, w->secret) : "");
+	f->key = arena_printf(
+		f->a, "%s\n%s\n%s %d\n%s\n%s\n%s\n%s\n%d %s\n%s", f->team_id, f->source,
+		want->own.repo_id ? want->own.repo_id : "", want->own.last,
+		want->revision ? want->revision : "", want->manifest ? want->manifest : "",
+		f->filter_json, w->secret ? secret_key(f->a, w->secret) : "", w->auth,
+		w->role_at ? w->role_at : "", f->by_identity ? f->identity.subject : "");
 	f->refs = 2; /* the caller and the thread */
 	return f;
 }
@@ -676,7 +690,7 @@ int fetch_check(struct app *app, const char *team_id, const struct spec_weights 
 	};
 	AUTO_SOURCE struct source *s = NULL;
 
-	if (spec_source_check(str_of(w->source), err) < 0)
+	if (spec_source_check(str_of(w->source), err) < 0 || identity_may(app, w, err) < 0)
 		return -1;
 	if (fetch_is_ckpt(w->source))
 		return fetch_ckpt_check(app, team_id, w->source, err);

@@ -1,7 +1,8 @@
 /*
  * fetch.h - sources into the mirror, each at most once at a time: who asks for the same (team,
- * source, revision, filter, secret) joins the fetch that runs. A fetch that nobody waits for any
- * more is canceled, unless it was asked for by name (a prefetch); what it got is kept.
+ * source, revision, filter, secret) joins the fetch that runs; by web identity, who asks for the
+ * same project. A fetch that nobody waits for any more is canceled, unless it was asked for by name
+ * (a prefetch); what it got is kept.
  */
 #ifndef FETCH_H
 #define FETCH_H
@@ -17,6 +18,8 @@ struct fetch;
 
 struct fetch_want {
 	const char *team_id;
+	/* Of web identity, which a prefetch has none of; NULL then. */
+	const char *project_id, *job_id;
 	const struct spec_weights *weights;
 	const char *revision, *manifest; /* frozen before; NULL: resolve */
 	struct fetch_own own;            /* the repository of ours that it is */

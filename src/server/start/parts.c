@@ -1,6 +1,7 @@
 /* parts.c - see parts.h. */
 #include "server/start/parts.h"
 #include "server/api/exec.h"
+#include "server/api/identity.h"
 #include "server/control/inputs.h"
 #include "server/control/keyed_executor.h"
 #include "server/control/live.h"
@@ -26,6 +27,7 @@ void parts_start(struct app *app)
 	specs_start(app);
 	exec_start(app);
 	serving_start(app);
+	identity_start(app);
 	cache_start(app);
 	maintenance_start(app);
 	mirror_room_start(app);
@@ -76,6 +78,7 @@ void parts_free(struct app *app)
 	hub_free(app);
 	artifacts_free(app);
 	fetch_free(app);
+	identity_free(app);
 	mirror_room_free(app);
 	cache_free(app);
 	maintenance_free(app);

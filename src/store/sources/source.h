@@ -19,8 +19,10 @@
 #include "base/hash.h"
 #include "core/glob.h"
 #include "core/hub.h"
+#include "core/spec.h"
 #include "io/client.h"
 #include "store/objects/objstore.h"
+#include "store/sources/credential.h"
 
 #define SOURCE_FILES_MAX 1000000
 
@@ -32,8 +34,10 @@ struct source_options {
 	const char *const *file_roots; /* folders that file:// may read */
 	size_t n_file_roots;
 	struct str secret; /* token (hf, https) or JSON of keys (s3); empty = anonymous */
-	/* s3: the keys are exchanged for those of this role, where its service has that region. */
-	const char *role_arn, *role_region; /* NULL: none; NULL: that of the keys */
+	enum spec_weights_auth auth;
+	const char *role, *role_at; /* as in struct spec_weights */
+	/* Of a source that wants web identity; outlives it. */
+	const struct identity_token *identity;
 	int64_t stall_ms; /* a body that stands still this long is given up; 0 = 30 s */
 	/* Ends source_list(), which may wait for minutes when it is asked to; may be NULL, else it
 	 * lives as long as the source. */

@@ -16,6 +16,8 @@
 #include <arpa/inet.h>
 
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+#define AWS_AUDIENCE "sts.amazonaws.com"
+#define ROLE_RIGHTS "the role must allow s3:ListBucket on the bucket and s3:GetObject on the path"
 
 /* What tells these stores from each other. */
 struct bucket_kind {
@@ -105,21 +107,35 @@ static int set_endpoint(struct bucket *b, const char *account, const struct sour
 	return 0;
 }
 
-/* A store of one's own has the service at its root. */
+/* Also at an address within a network of one's own there. */
+static bool is_aws(const char *endpoint)
+{
+	return str_ends(str_of(endpoint), ".amazonaws.com");
+}
+
+/* A store of one's own has the service at its root, and is an audience of its own: what it is shown
+ * is worth nothing at AWS. */
 static int set_role(struct bucket *b, const struct source_options *o, struct err *err)
 {
-	struct sts_role role = {.arn = o->role_arn, .by = b->key, .endpoint = b->endpoint};
+	bool web = o->auth == SPEC_WEIGHTS_AWS_OIDC, aws = is_aws(b->endpoint);
+	struct sts_role role = {.arn = o->role, .by = b->key, .endpoint = b->endpoint};
 
-	if (b->key.access_key == NULL)
+	if (web) {
+		assert(o->identity != NULL && b->key.access_key == NULL);
+		role.identity = o->identity;
+		role.audience = aws ? AWS_AUDIENCE : strstr(b->endpoint, "://") + 3;
+	} else if (b->key.access_key == NULL) {
 		return err_set(err, ERR_SOURCE_SECRET_INVALID,
 		               "aws_access_key_id and aws_secret_access_key are required in the "
 		               "credentials that assume a role");
-	if (o->role_region != NULL)
-		role.by.region = o->role_region;
-	if (!b->own_endpoint)
+	}
+	if (o->role_at != NULL)
+		role.by.region = o->role_at;
+	if (aws)
 		role.endpoint =
 			arena_printf(b->base.arena, "https://sts.%s.amazonaws.com", role.by.region);
 	b->sts = sts_new(b->base.client, &role);
+	b->base.auth_advice = ROLE_RIGHTS;
 	return 0;
 }
 
@@ -139,7 +155,7 @@ static int parse(struct bucket *b, struct str rest, const struct source_options 
 		return -1;
 	if (set_endpoint(b, arena_strz(b->base.arena, account), o, err) < 0)
 		return -1;
-	return o->role_arn != NULL ? set_role(b, o, err) : 0;
+	return o->role != NULL ? set_role(b, o, err) : 0;
 }
 
 static int list_page(struct source *s, struct arena *a, const char *prefix, const char *next,
@@ -185,7 +201,7 @@ static int sign(struct source *s, struct arena *a, const struct http_call *call,
 	struct sigv4_key key = b->key;
 	size_t n_own = 0;
 
-	if (key.access_key == NULL)
+	if (key.access_key == NULL && b->sts == NULL)
 		return 0;
 	if (b->sts != NULL && sts_key(b->sts, a, call->cancel, &key, err) < 0)
 		return -1;

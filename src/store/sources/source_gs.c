@@ -1,9 +1,9 @@
 /*
  * source_gs.c - gs://bucket/prefix by the JSON API of Google Cloud Storage
- * (cloud.google.com/storage/docs/json_api/v1): with the key of a service account, or without a
- * secret, for public buckets. A secret with interoperability keys is read by source_bucket.c.
- * Objects are listed with their generation, to which every range is pinned, and with their MD5,
- * but for composite ones.
+ * (cloud.google.com/storage/docs/json_api/v1): with the key of a service account, by web
+ * identity, or without a secret, for public buckets. A secret with interoperability keys is read by
+ * source_bucket.c. Objects are listed with their generation, to which every range is pinned, and
+ * with their MD5, but for composite ones.
  */
 #include "store/sources/source_impl.h"
 
@@ -26,10 +26,24 @@ struct gs {
 /* --- open ------------------------------------------------------------------------------------ */
 
 /* `account`: what a secret holds. */
-static int read_secret(struct gs *g, const struct doc *account, struct err *err)
+static int read_secret(struct gs *g, const struct source_options *o, const struct doc *account,
+                       struct err *err)
 {
 	bool plain = str_starts(str_of(g->endpoint), "http://"); /* of a store of one's own */
+	bool google = str_ends(str_of(g->endpoint), ".googleapis.com");
 
+	if (o->auth == SPEC_WEIGHTS_GCP_OIDC && o->role != NULL && o->role_at != NULL) {
+		const struct gcp_web web = {.account = o->role,
+		                            .provider = o->role_at,
+		                            .endpoint = google ? NULL : g->endpoint,
+		                            .identity = o->identity};
+
+		assert(o->identity != NULL);
+		g->token = gcp_token_new_web(g->base.client, &web);
+		g->base.auth_advice = "the service account needs the role Storage Object Viewer on "
+				      "the bucket";
+		return 0;
+	}
 	if (g->base.secret[0] == '\0') {
 		g->base.auth_advice = "the bucket is not public: set auth_secret_name to a secret "
 				      "with the JSON of a service account's key (no credentials "
@@ -83,7 +97,7 @@ static int gs_open(struct source **out, struct str rest, const struct source_opt
 	                               .find = find_object,
 	                               .sign = sign,
 	                               .pin_header = "x-goog-generation"};
-	if (parse(g, rest, err) < 0 || read_secret(g, account, err) < 0) {
+	if (parse(g, rest, err) < 0 || read_secret(g, o, account, err) < 0) {
 		source_close(&g->base);
 		return -1;
 	}
