@@ -130,7 +130,8 @@ bool spec_path_ok(const char *path); /* absolute, plain parts, no slash at the e
 
 extern const struct spec_block spec_file_block; /* project, team, job */
 extern const struct spec_block spec_job_block;  /* the value of job, of training_job */
-/* In spec_items.c, spec_python.c and spec_notify.c: what is more than a value in a place. */
+/* In spec_items.c, spec_weights.c, spec_python.c and spec_notify.c: what is more than a value in a
+ * place. */
 extern const struct spec_block spec_docker_auth_block, spec_artifact_block, spec_ref_block,
 	spec_weights_block, spec_session_block, spec_notify_block, spec_python_block;
 #define SPEC_BY(x) .kind = SPEC_CUSTOM, .read = spec_read_##x, .write = spec_write_##x
