@@ -240,6 +240,21 @@ static int check_url(struct arena *a, const char *flag, const char *text, struct
 	return 0;
 }
 
+/* Paths are put behind it. */
+static int check_issuer(struct arena *a, const char *text, struct err *err)
+{
+	struct url u;
+
+	if (text == NULL)
+		return 0;
+	if (url_parse(a, str_of(text), &u, err) < 0)
+		return err_wrap(err, "--oidc-issuer \"%s\"", text);
+	if (u.user == NULL && u.query == NULL)
+		return 0;
+	return err_set(err, ERR_INVALID,
+	               "--oidc-issuer should be https://HOST[/PATH] without a user and a query");
+}
+
 bool settings_is_off(const char *hub)
 {
 	return strcmp(hub, "off") == 0;
@@ -441,7 +456,7 @@ static int check_values(struct arena *a, const struct settings *s, struct err *e
 	if (check_database("database", s->database, err) < 0 || check_objects(a, s, err) < 0 ||
 	    check_move(&s->move_database, err) < 0 || check_standby(s, err) < 0 ||
 	    check_node_urls(a, s, err) < 0 || check_url(a, "base-url", s->base_url, err) < 0 ||
-	    check_url(a, "oidc-issuer", s->oidc_issuer, err) < 0 ||
+	    check_issuer(a, s->oidc_issuer, err) < 0 ||
 	    check_hub(a, "hf-endpoint", s->hf_endpoint, err) < 0 ||
 	    check_hub(a, "hub-upstream", s->hub_upstream, err) < 0 ||
 	    check_url(a, "s3-endpoint", s->s3_endpoint, err) < 0)

@@ -21,6 +21,8 @@ static void settings_that_are_refused(void **state UNUSED)
 		{"no web", {"--hf-endpoint", "ftp://hub"}, "--hf-endpoint"},
 		{"a bare word", {"--s3-endpoint", "minio"}, "--s3-endpoint"},
 		{"no address to come back to", {"--base-url", "here"}, "--base-url"},
+		{"an issuer that is none", {"--oidc-issuer", "us"}, "--oidc-issuer"},
+		{"an issuer with a query", {"--oidc-issuer", "https://a.example/?b=c"}, "a query"},
 		{"a relative root", {"--allow-file-root", "models"}, "absolute"},
 		{"a root that is not there",
 	         {"--allow-file-root", "/nowhere/x"},
