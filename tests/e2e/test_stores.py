@@ -205,8 +205,18 @@ def test_google(empty_cluster):
         store.subjects, asked = (subject,), store.asked
         fetched(cluster, big, row)
         assert store.asked == asked + 1
-        cluster.wait(cluster.push(["true"], weights=[{"mount_location": "/d", **row}], project="another"), "TRAINING_JOB_DEPLOY_FAILED")
-        assert store.claims[-1]["sub"] != subject and store.claims[-1]["sub"].split(":")[:3] == subject.split(":")[:3]
+        # one that ends at once is had anew for each request
+        for name in ("late/1", "late/2"):
+            store.put(name, b"late")
+        store.life_s, asked = 0, store.asked
+        cluster.wait(cluster.push(["cat /d/1 /d/2"], weights=[{"mount_location": "/d", **row, "source": "gs://data/late"}]), "TRAINING_JOB_COMPLETED")
+        assert store.asked >= asked + 3
+        # another team is another subject, whatever it calls itself and what it asks for
+        key = cluster.people({"stranger": (f"x:team={subject.split(':')[2]}", "member")})["stranger"]
+        folder = cluster.job_folder(["true"], weights=[{"mount_location": "/d", **row}])
+        job = json.loads(cluster.cli("push", folder / "train.yaml", "-o", "json", token=key).out)
+        cluster.wait(job, "TRAINING_JOB_DEPLOY_FAILED")
+        assert store.claims[-1]["sub"] == f"v=1:org=stoker:team={job['team']['id']}:project={job['training_project']['id']}:type=training" != subject
         store.trusts = "http://127.0.0.1:1"
         id, said = refusal(cluster, allow_patterns=["4"], **row)
         assert id == "source_denied" and "invalid_grant" in said and f"audience {store.endpoint}/{PROVIDER}" in said and "[redacted]" in said, said
