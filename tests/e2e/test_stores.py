@@ -4,10 +4,11 @@ import hashlib
 import io
 import json
 import os
+import threading
 import urllib.parse
 
 import pytest
-from conftest import until
+from conftest import CALL_S, until
 from s3 import KEYS, S3Server, Weather, s3_running, s3_server
 from stores import ACCOUNT, ACCOUNT_KEY, ACTS_AS, PROVIDER, azurite, google, unb64
 
@@ -56,12 +57,14 @@ class Watched(Weather):
 
     def __init__(self, store):
         super().__init__(store)
-        self.seen = []
+        self.seen, self.gate = [], threading.Event()
+        self.gate.set()
 
     def forward(self, rq):
         body = rq.rfile.read(int(rq.headers.get("Content-Length", 0)))
         rq.rfile, line = io.BytesIO(body), rq.rfile
         self.seen.append((rq.command, rq.path, {k.lower(): v for k, v in rq.headers.items()}, body))
+        self.gate.wait(CALL_S)
         super().forward(rq)
         rq.rfile = line
 
@@ -134,6 +137,18 @@ def test_web_identity(empty_cluster):
         status, keys = cluster.api("GET", "/.well-known/jwks.json", token="")
         assert status == 200 and set(keys["keys"][0]) == {"kty", "use", "alg", "kid", "n", "e"}
         assert asked[0]["WebIdentityToken"].rpartition(".")[2] not in cluster.log.read_text() and b"PRIVATE KEY" not in (cluster.data / "stoker.db").read_bytes()
+
+        # at the same time: jobs of one project share a fetch, those of another one ask for themselves
+        watched.gate.clear()
+        watched.seen.clear()
+        row = {"source": "s3://data/train", "mount_location": "/d", "allow_patterns": ["sub/*"], "auth": auth}
+        jobs = [cluster.push(["true"], weights=[row], project=name) for name in ("q", "q", "r")]
+        until(lambda: len(watched.seen) == 2)
+        watched.gate.set()
+        for job in jobs:
+            cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        subjects = [claims(dict(urllib.parse.parse_qsl(body.decode()))["WebIdentityToken"])["sub"] for method, path, headers, body in watched.seen if method == "POST"]
+        assert sorted(s.split(":")[3] for s in subjects) == sorted({f"project={job['training_project']['id']}" for job in jobs}), subjects
 
         # another role; a store that is another audience; who cannot be believed at all
         id, words = refusal(cluster, source="s3://data/train", allow_patterns=["big.bin"], auth={**auth, "aws_oidc_role_arn": role[:-3] + "xyz"})
