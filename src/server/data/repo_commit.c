@@ -528,8 +528,13 @@ static int open_from(struct repo_change *c, const char *head, struct repo_commit
 
 	if (c->parent == NULL)
 		return commit_on(c, head, head, out, err);
-	if (meta_repo_commit_find(c->app->meta, c->a, c->repo.id, c->parent, &parent, err) < 0)
-		return -1;
+	if (meta_repo_commit_find(c->app->meta, c->a, c->repo.id, c->parent, &parent, err) < 0) {
+		if (err->code != ERR_NOT_FOUND)
+			return -1;
+		err_clear(err);
+		return err_set(err, ERR_HUB_REVISION_NOT_FOUND, "%s/%s has no revision %s",
+		               c->repo.owner, c->repo.name, c->parent);
+	}
 	return commit_on(c, parent.commit, parent.commit, out, err);
 }
 
