@@ -511,7 +511,12 @@ int meta_repo_upload(struct meta *m, const char *repo_id, const struct model_ref
 int meta_repo_commit_begins(struct meta *m, struct arena *a, const char *repo_id,
                             const char *prefix, struct model_repo_commit *out,
                             struct err *err) MUST_CHECK;
-/* The commit, and those before it, the newest first. */
+#define META_REPO_REFS_MAX 10000  /* branches, tags and pull requests of one repository */
+#define META_REPO_EVENTS_MAX 1000 /* comments and new titles of one pull request, */
+#define META_REPO_TEXT_MAX                                                                         \
+	((int)1 << 20) /* characters in all of them, and told of commits at once */
+/* The commit, and those before it, the newest first: fewer than `limit` where their titles and
+ * messages are long; the last one has a parent then. */
 int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const char *commit,
                   size_t skip, size_t limit, struct model_repo_commit **out, size_t *n,
                   struct err *err) MUST_CHECK;

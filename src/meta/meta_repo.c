@@ -132,6 +132,15 @@ static const char *const kind_words[] = {
 
 int meta_repo_ref_add_in(struct db_tx *tx, const struct model_repo_ref *r, struct err *err)
 {
+	int64_t n = 0;
+
+	if (db_number(tx, "SELECT count(*) FROM repo_refs WHERE repo_id = ?",
+	              DB_ARGS(db_text(r->repo_id)), 0, &n, err) < 0)
+		return -1;
+	if (n >= META_REPO_REFS_MAX)
+		return err_set(err, ERR_TOO_BIG,
+		               "a repository has at most %d branches, tags and pull requests",
+		               META_REPO_REFS_MAX);
 	return db_exec(tx,
 	               "INSERT INTO repo_refs (repo_id, kind, name, \"commit\")"
 	               " VALUES (?, ?, ?, ?)",
@@ -381,12 +390,15 @@ int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const ch
 	                 " SELECT p.parent, line.n + 1 FROM line JOIN repo_commits p"
 	                 " ON p.repo_id = ?1 AND p.\"commit\" = line.c"
 	                 " WHERE p.parent IS NOT NULL AND line.n < ?5)"
-	                 " SELECT x.repo_id, x.\"commit\", x.parent, x.title, x.message, x.author,"
-	                 " x.ms FROM line JOIN repo_commits x"
-	                 " ON x.repo_id = ?1 AND x.\"commit\" = line.c"
-	                 " ORDER BY line.n LIMIT ?3 OFFSET ?4",
+	                 " SELECT repo_id, \"commit\", parent, title, message, author, ms FROM"
+	                 " (SELECT x.repo_id, x.\"commit\", x.parent, x.title, x.message,"
+	                 " x.author, x.ms, line.n, length(x.title) + length(x.message) AS own,"
+	                 " sum(length(x.title) + length(x.message)) OVER (ORDER BY line.n) AS text"
+	                 " FROM line JOIN repo_commits x"
+	                 " ON x.repo_id = ?1 AND x.\"commit\" = line.c WHERE line.n >= ?4) told"
+	                 " WHERE text - own < ?6 ORDER BY n LIMIT ?3",
 	                 DB_ARGS(db_text(repo_id), db_text(commit), db_u64(limit), db_u64(skip),
-	                         db_u64(skip + limit)),
+	                         db_u64(skip + limit), db_int(META_REPO_TEXT_MAX)),
 	                 sizeof(**out), meta_repo_commit_row, out, n, err);
 }
 

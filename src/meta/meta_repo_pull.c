@@ -87,9 +87,34 @@ int meta_repo_events(struct meta *m, struct arena *a, const char *repo_id, int64
 	                 err);
 }
 
+/* Whoever reads a pull request reads all that was said about it. Its status can always change. */
+static int may_say(struct db_tx *tx, const struct model_repo_pull *p,
+                   const struct model_repo_event *e, struct err *err)
+{
+	int64_t n = 0, text = 0;
+
+	if (db_number(tx, "SELECT count(*) FROM repo_events WHERE repo_id = ? AND num = ?",
+	              DB_ARGS(db_text(p->repo_id), db_int(p->num)), 0, &n, err) < 0 ||
+	    db_number(tx,
+	              "SELECT coalesce(sum(length(body) + length(earlier)), 0) FROM repo_events"
+	              " WHERE repo_id = ? AND num = ?",
+	              DB_ARGS(db_text(p->repo_id), db_int(p->num)), 0, &text, err) < 0)
+		return -1;
+	if (e->kind == EVENT_STATUS ? n < 2 * META_REPO_EVENTS_MAX
+	                            : n < META_REPO_EVENTS_MAX &&
+	                                      text + (int64_t)strlen(e->text) <= META_REPO_TEXT_MAX)
+		return 0;
+	return err_set(err, ERR_TOO_BIG,
+	               "pull request %" PRId64 " is full: it takes %d comments and new titles, of "
+	               "%d characters in all",
+	               p->num, META_REPO_EVENTS_MAX, META_REPO_TEXT_MAX);
+}
+
 static int event_add(struct db_tx *tx, const struct model_repo_pull *p,
                      const struct model_repo_event *e, struct err *err)
 {
+	if (may_say(tx, p, e, err) < 0)
+		return -1;
 	return db_exec(tx,
 	               "INSERT INTO repo_events (repo_id, num, kind, author, earlier, body, ms)"
 	               " VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -998,6 +998,67 @@ static struct model_repo repo_with_pull(struct place *p, struct model_repo_pull 
 	return r;
 }
 
+/* Who reads a pull request, or a history, has not chosen how much others have written there. */
+static void pull_requests_are_bounded(void **state)
+{
+	struct place *p = *state;
+	static char text[META_REPO_TEXT_MAX / 4 + 1];
+	struct model_repo_pull pull;
+	struct model_repo_event say = {
+		.kind = EVENT_COMMENT, .author = "bob", .before = "", .ms = 9};
+	const struct model_repo_event *said[] = {&say};
+	struct meta_pull_change change = {.was = &pull, .status = PULL_OPEN, .say = said, .n = 1};
+	struct model_repo_ref tag = {"repo001", REPO_TAG, "last", COMMIT_A};
+	struct model_repo_commit *log = NULL;
+	size_t n = 0;
+	int64_t seq;
+
+	(void)repo_with_pull(p, &pull);
+	memset(text, 'a', sizeof(text) - 1);
+	say.text = text;
+	for (int i = 0; i < 4; i++)
+		assert_ok(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err);
+	say.text = "b";
+	assert_err(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err, ERR_TOO_BIG,
+	           "pull request 1 is full");
+	say.kind = EVENT_STATUS;
+	say.text = "closed";
+	change.status = PULL_CLOSED;
+	assert_ok(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err);
+	meta_close(TAKE(p->m));
+	{
+		AUTO_DB struct db *db = NULL;
+		AUTO_DB_TX struct db_tx tx = {0};
+
+		assert_ok(db_open(&db, p->url, &p->err), &p->err);
+		assert_ok(db_begin(db, DB_WRITE, &tx, &p->err), &p->err);
+		assert_ok(
+			db_script(&tx,
+		                  "INSERT INTO repo_refs (repo_id, kind, name, \"commit\")"
+		                  " WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t"
+		                  " WHERE n < 9997) SELECT 'repo001', 'tag', 't' || n, '" COMMIT_A
+		                  "' FROM t;"
+		                  "UPDATE repo_commits SET message = (SELECT body || body || body "
+		                  "|| body"
+		                  " FROM repo_events ORDER BY seq LIMIT 1) WHERE \"commit\" = "
+		                  "'" COMMIT_B "'",
+		                  &p->err),
+			&p->err);
+		assert_ok(db_commit(&tx, &p->err), &p->err);
+	}
+	assert_ok(meta_open(&p->m, p->url, &p->err), &p->err);
+	assert_ok(meta_repo_ref_add(p->m, &tag, &p->err), &p->err);
+	tag.name = "more";
+	assert_err(meta_repo_ref_add(p->m, &tag, &p->err), &p->err, ERR_TOO_BIG, "at most 10000");
+	assert_ok(meta_repo_log(p->m, p->a, "repo001", COMMIT_B, 0, 10, &log, &n, &p->err),
+	          &p->err);
+	assert_int_equal(n, 1);
+	assert_non_null(log[0].parent);
+	assert_ok(meta_repo_log(p->m, p->a, "repo001", COMMIT_B, 1, 10, &log, &n, &p->err),
+	          &p->err);
+	assert_int_equal(n, 1);
+}
+
 static void pull_requests(void **state)
 {
 	struct place *p = *state;
@@ -1408,6 +1469,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(repositories_are_moved, setup, teardown),
 	cmocka_unit_test_setup_teardown(revisions_of_a_hub_go_with_what_was_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(pull_requests, setup, teardown),
+	cmocka_unit_test_setup_teardown(pull_requests_are_bounded, setup, teardown),
 	cmocka_unit_test_setup_teardown(histories_are_rewritten, setup, teardown),
 	cmocka_unit_test_setup_teardown(artifacts_are_kept_by_name, setup, teardown),
 	cmocka_unit_test_setup_teardown(weights_move_onto_refs, setup, teardown),

@@ -410,10 +410,9 @@ static int list_commits(const struct ask *ask, const struct hub_name *at, size_t
 	if (how == REPO_NONE)
 		return err_missing(err, ERR_HUB_REPO_NOT_FOUND);
 	if (repo_commit_of(ask->app, ask->a, &r, at->rev, &commit, err) < 0 ||
-	    meta_repo_log(ask->app->meta, ask->a, r.id, commit, skip, most + 1, out, n, err) < 0)
+	    meta_repo_log(ask->app->meta, ask->a, r.id, commit, skip, most, out, n, err) < 0)
 		return -1;
-	*more = *n > most;
-	*n = MIN(*n, most);
+	*more = *n > 0 && (*out)[*n - 1].parent != NULL;
 	return 0;
 }
 
