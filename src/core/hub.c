@@ -56,6 +56,16 @@ bool hub_part_ok(struct str p)
 	return true;
 }
 
+bool hub_owner_is_type(struct str owner)
+{
+	static const char *const words[] = {"models", "datasets", "spaces", "kernels", "buckets"};
+
+	for (size_t i = 0; i < COUNT(words); i++)
+		if (str_ieq(owner, words[i]))
+			return true;
+	return false;
+}
+
 bool hub_id_ok(struct str id)
 {
 	struct str name = id, owner;

@@ -411,6 +411,8 @@ def test_whose_namespace(site):
     assert create(c, "of-a-user", t["ann"], type="dataset").json()["url"] == f"{c.url}/datasets/ann/of-a-user"
     for owner in ("bob", "blue", "eve", "nobody", "huggingface"):
         refused(create(c, "x", t["ann"], organization=owner), 403)
+    for owner in ("datasets", "Spaces", "models"):
+        refused(create(c, "x", t["ann"], organization=owner), 400, f'"{owner}" cannot be a namespace')
     refused(create(c, "x", t["vic"]), 403)
     refused(create(c, "x", t["odd name"]), 400, "odd name")
     assert create(c, "by-odd", t["odd name"], organization="RED").json()["name"] == "red/by-odd"

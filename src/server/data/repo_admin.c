@@ -43,6 +43,12 @@ static int namespace_of(const struct ask *ask, const char *asked, struct model_r
 	struct model_team *team = NULL;
 	size_t n = 0;
 
+	if (hub_owner_is_type(str_of(owner)))
+		return err_set(
+			err, ERR_INVALID,
+			"\"%s\" cannot be a namespace, as addresses of repositories of a type "
+			"begin so: name another team, or use a token of another name",
+			owner);
 	if (meta_teams(ask->app->meta, ask->a, &team, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) { /* a token may have the name of a team */
