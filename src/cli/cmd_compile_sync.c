@@ -430,7 +430,7 @@ int cmd_compile_cache_push(struct cli *c, struct err *err)
 	enum out_form form;
 	const char *next;
 	uint64_t bytes;
-	size_t n, files;
+	size_t n, files, young = 0;
 	int rc = 0;
 
 	catch_interrupt();
@@ -447,10 +447,17 @@ int cmd_compile_cache_push(struct cli *c, struct err *err)
 	if (rc < 0 || show(c, t, n, "there are no compile caches on this machine", err) < 0)
 		return -1;
 	files = sum(t, n, &bytes);
-	if (files == 0) {
+	for (size_t i = 0; i < n; i++)
+		young += t[i].young;
+	if (files == 0 && young > 0)
+		out_message(c,
+		            "nothing was sent, as %s may still be written to: push again in a "
+		            "few seconds",
+		            out_count(c, young, "young file"));
+	else if (files == 0)
 		out_message(c, "%s has all of it", p.id);
+	if (files == 0)
 		return 0;
-	}
 	next = arena_printf(c->arena, "stoker compile-cache ls %s", p.id);
 	out_message(c, "%s, %s, new in %s", out_count(c, files, "file"),
 	            units_show_bytes(bytes, size), p.id);
