@@ -79,12 +79,20 @@ static const char *key_of(struct arena *a, enum compile_kind kind, const char *p
 	return arena_printf(a, "%s/%s", compile_cache_kinds[kind].name, path);
 }
 
-static bool is_known(const struct harvest *h, const char *key, const struct tree_entry *e)
+/* ccache sets the times of an entry that it uses, JAX writes them to a file: of those that the
+ * repository has, that is not worth telling. */
+static bool is_touched(enum compile_kind kind, const char *path)
+{
+	return kind == COMPILE_CCACHE || (kind == COMPILE_JAX && str_ends(str_of(path), "-atime"));
+}
+
+static bool is_known(const struct harvest *h, enum compile_kind kind, const char *key,
+                     const struct tree_entry *e)
 {
 	const struct known *k = map_get(h->known, str_of(key));
 
 	return k != NULL && k->size == e->size && k->inode == e->inode &&
-	       k->changed_ms == e->changed_ms;
+	       (k->changed_ms == e->changed_ms || is_touched(kind, e->path));
 }
 
 static void note_known(struct harvest *h, const char *key, const struct known *is)
@@ -579,7 +587,7 @@ static int add_kind(struct batch *b, enum compile_kind kind, int64_t now_ms, str
 		fresh[i] = file[i].take && (e->closed != NULL ||
 		                            (hub_commit_path_ok(str_of(compile_cache_repo_path(
 						     a, kind, b->h->cache->device, e->path))) &&
-		                             !is_known(b->h, key, e)));
+		                             !is_known(b->h, kind, key, e)));
 		if (fresh[i] && may_go_on(b->h, err) < 0)
 			return -1;
 		if (fresh[i] && (is_left_out(b->h, key, e) || !is_whole(b->h, a, kind, e)))

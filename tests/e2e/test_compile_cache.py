@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import textwrap
@@ -118,6 +119,16 @@ def test_nothing_is_overwritten_and_no_commit_lost(site):
     job = run(site, [f"echo other > $NEURON_COMPILE_CACHE_URL/{NEURON}/MODULE_same+d41d8cd9/model.neff"], repo="many")
     assert listing(site, "ann/many")[f"{NEURON}/MODULE_same+d41d8cd9/model.neff"] == kept, site.logs(job)
     assert "compile cache ann/many: 0 files added, 0 B; 1 more had come from elsewhere" in site.logs(job)
+
+
+@pytest.mark.skipif(not shutil.which("ccache"), reason="no ccache")
+def test_what_was_used_is_not_what_was_made(site):
+    """ccache sets the times of an entry that it uses, unless they are those of this moment."""
+    commands = ["echo 'int x;' > /tmp/x.c; cd /tmp; ccache gcc -c x.c -o x.o; ccache --print-stats | grep -E '^(direct_cache_hit|cache_miss)'"]
+    run(site, commands, repo="used")
+    job = run(site, [*commands, "find $CCACHE_DIR -type f -exec touch {} +"], repo="used")
+    assert "direct_cache_hit\t1" in site.user_lines(job) and "more had come" not in site.logs(job), site.logs(job)
+    assert sum(f.startswith(".stoker/harvests/") for f in listing(site, "ann/used")) == 1
 
 
 def test_a_job_that_is_killed_keeps_what_its_checkpoints_saw(site):
