@@ -43,6 +43,15 @@ void arena_reset(struct arena *a)
 	a->head = NULL;
 }
 
+size_t arena_bytes(const struct arena *a)
+{
+	size_t n = 0;
+
+	for (const struct block *b = a->head; b != NULL; b = b->next)
+		n += sizeof(*b) + b->cap;
+	return n;
+}
+
 void *arena_alloc(struct arena *a, size_t n)
 {
 	const size_t align = _Alignof(max_align_t);

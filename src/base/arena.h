@@ -9,6 +9,7 @@ struct arena; /* not thread-safe: one owner at a time */
 struct arena *arena_new(void) MUST_CHECK;
 void arena_free(struct arena *a); /* NULL is fine */
 void arena_reset(struct arena *a);
+size_t arena_bytes(const struct arena *a); /* of memory that it holds */
 DEFINE_CLEANUP(struct arena, arena_free)
 #define AUTO_ARENA CLEANUP(arena_free_p)
 

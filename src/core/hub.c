@@ -417,24 +417,27 @@ void hub_listing_write(const struct hub_listing *l, struct buf *out)
 
 int hub_listing_read(struct arena *a, struct str json, struct hub_listing *out, struct err *err)
 {
+	/* What is read takes several times what is kept of it. */
+	AUTO_ARENA struct arena *tmp = arena_new();
 	struct hub_listing l = {0};
 	struct stored s;
 
-	if (record_read(&stored_record, a, json, &s, err) < 0)
+	if (record_read(&stored_record, tmp, json, &s, err) < 0)
 		return -1;
 	if (!hub_type_parse(str_of(s.type), &l.type) || !hub_id_ok(str_of(s.id)) ||
 	    !hub_commit_ok(str_of(s.commit)))
 		return err_set(err, ERR_CORRUPT, "this is no list of a repository's files");
-	l.id = s.id;
-	l.commit = s.commit;
-	l.about = s.about;
+	l.id = arena_cstr(a, s.id);
+	l.commit = arena_cstr(a, s.commit);
+	l.about = arena_cstr(a, s.about);
 	l.n = s.n_files;
 	l.file = ARENA_ARRAY(a, struct hub_file, l.n + 1);
 	for (size_t i = 0; i < l.n; i++) {
 		const struct stored_file *x = &s.files[i];
 		struct hub_file *f = &l.file[i];
 
-		*f = (struct hub_file){.path = x->path, .size = x->size, .lfs = x->oid == NULL};
+		*f = (struct hub_file){
+			.path = arena_cstr(a, x->path), .size = x->size, .lfs = x->oid == NULL};
 		if (f->lfs ? digest_parse(str_of(x->sha256), &f->sha256, err) < 0
 		           : hex_decode(str_of(x->oid), f->oid, HUB_OID_LEN, err) < 0)
 			return err_wrap(err, "%s", x->path);

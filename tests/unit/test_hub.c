@@ -84,6 +84,26 @@ static void written_is_read_again(void **state UNUSED)
 	assert_true(hub_listing_file(&back, STR_LIT("big \xc3\xa9+\"x"))->lfs);
 }
 
+/* A listing in memory takes no more than what it says: one of many commits of a large repository.
+ */
+static void takes_little_memory(void **state UNUSED)
+{
+	enum { N = 5000 };
+	AUTO_ARENA struct arena *a = arena_new(), *back = arena_new();
+	AUTO_BUF struct buf json = BUF_INIT(HUB_LISTING_MAX);
+	struct hub_file *f = ARENA_ARRAY(a, struct hub_file, N);
+	struct hub_listing l, read;
+	struct err err = {0};
+
+	for (size_t i = 0; i < N; i++)
+		f[i] = regular(arena_printf(a, "folder-%zu/file-%zu", i / 100, i), i, HELLO);
+	l = listing_of(f, N);
+	assert_ok(hub_listing_finish(&l, a, &err), &err);
+	hub_listing_write(&l, &json);
+	assert_ok(hub_listing_read(back, buf_view(&json), &read, &err), &err);
+	assert_in_range(arena_bytes(back), N * sizeof(*f), 3 * json.n);
+}
+
 static void refuses_what_is_no_tree(void **state UNUSED)
 {
 	static const struct {
@@ -165,10 +185,8 @@ static void knows_typed_names(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(ids_are_gits),
-	cmocka_unit_test(written_is_read_again),
-	cmocka_unit_test(refuses_what_is_no_tree),
-	cmocka_unit_test(knows_names),
-	cmocka_unit_test(knows_typed_names),
+	cmocka_unit_test(ids_are_gits),        cmocka_unit_test(written_is_read_again),
+	cmocka_unit_test(takes_little_memory), cmocka_unit_test(refuses_what_is_no_tree),
+	cmocka_unit_test(knows_names),         cmocka_unit_test(knows_typed_names),
 };
 UNIT_MAIN(tests)

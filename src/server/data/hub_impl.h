@@ -33,6 +33,7 @@ struct hub_repo {
 	bool *is_here;         /* which these are */
 	struct digest listing; /* the blob of it */
 	uint64_t listing_bytes;
+	uint64_t memory;        /* that it takes, as counted when it came */
 	struct blob_pins *pins; /* of what no ref names yet */
 	bool dirty;             /* more is here than its ref says */
 	unsigned forgotten;     /* how often it was removed */

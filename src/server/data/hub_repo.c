@@ -9,9 +9,10 @@
 #include "store/blobs/blob_git.h"
 #include "store/blobs/blob_objects.h"
 
-#define REPOS_MAX ((uint64_t)256 << 20) /* of what all repositories in memory take, as JSON */
-#define REPO_BYTES ((uint64_t)8 << 10)  /* of one, beside its listing */
-#define KEEP_MS 10000                   /* while files arrive the ref is so old at most */
+#define REPOS_MAX                                                                                  \
+	((uint64_t)256 << 20) /* of memory that the lists of files of all repositories take */
+#define REPO_BYTES ((uint64_t)8 << 10) /* of one, beside its listing */
+#define KEEP_MS 10000                  /* while files arrive the ref is so old at most */
 #define TOUCH_MS 60000
 
 /* ---- in memory ----------------------------------------------------------------------------- */
@@ -31,9 +32,10 @@ struct hub_repo *hub_repo_find(struct hub *h, const char *team_id, enum hub_type
 	return map_get(h->repo_by_name, str_of(key));
 }
 
-static uint64_t bytes_of(const struct hub_repo *r)
+static uint64_t memory_of(const struct hub_repo *r)
 {
-	return REPO_BYTES + r->listing_bytes;
+	return REPO_BYTES + arena_bytes(r->a) +
+	       (r->l.n + 1) * (sizeof(*r->sha256) + sizeof(*r->is_here));
 }
 
 static void repo_free(struct hub_repo *r)
@@ -50,7 +52,7 @@ static void repo_out(struct hub *h, struct hub_repo *r)
 	assert(r->users == 0 && r->pulls == 0);
 	(void)map_del(h->repo_by_name, str_of(r->key));
 	TAILQ_REMOVE(&h->repos, r, in);
-	h->bytes -= bytes_of(r);
+	h->bytes -= r->memory;
 	repo_free(r);
 }
 
@@ -174,7 +176,8 @@ static void repo_in(struct hub *h, struct hub_repo *r)
 	}
 	(void)map_set(h->repo_by_name, str_of(r->key), r);
 	TAILQ_INSERT_HEAD(&h->repos, r, in);
-	h->bytes += bytes_of(r);
+	r->memory = memory_of(r);
+	h->bytes += r->memory;
 	make_room(h);
 	lock_give(&h->lock);
 }
