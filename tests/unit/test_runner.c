@@ -821,7 +821,9 @@ static void without_idmapped_mounts(void **state)
 	     "-u\"",
 	     "\"cache_config\":{\"enabled\":true}," CKPT, "");
 	x = run_whole(p);
-	assert_log(p, "o old\no weights!\no 0\n", true);
+	assert_log(p, "o old\n", true); /* the platform may say something in between */
+	assert_log(p, "o weights!\n", true);
+	assert_log(p, "o 0\n", true);
 	assert_int_equal(x.code, 0);
 	assert_true(x.synced);
 	assert_int_equal(stat(below(p, "cache/projects/proj1/old/f"), &mine), 0);
