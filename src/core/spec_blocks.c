@@ -174,7 +174,7 @@ static const struct spec_block runtime_block =
 
 static const struct spec_field retry_fields[] = {
 	{.name = "on", SPEC_BY(retry_on), .flags = SPEC_REQUIRED, .type = "list of text",
-	 .help = "`node_fail`, `failure` (nonzero exit code, signal, out of memory, or over a disk limit), "
+	 .help = "`node_fail`, `failure` (nonzero exit code but 126 and 127, as a command that is not there is not there the next time; signal, out of memory, or over a disk limit), "
 	         "`exit:N`, `preempted`"},
 	{.name = "max_attempts", .kind = SPEC_U32, .min = 1, .max = 100,
 	 .at = AT(retry.max_attempts), .help = "total number of attempts; 3 if omitted"},

@@ -209,10 +209,17 @@ static bool retry_names(const struct job_spec *spec, int code)
 	return false;
 }
 
+/* As a shell says it: 126, the command cannot be run; 127, there is none. The next attempt finds no
+ * more. */
+static bool is_not_there(const struct wire_exit *x)
+{
+	return x->end == JOB_END_EXIT && (x->code == 126 || x->code == 127);
+}
+
 /* The job's own doing: not a limit of its time, a stop, or the platform's fault. */
 static bool is_failure(const struct wire_exit *x)
 {
-	return x->user_code_ran &&
+	return x->user_code_ran && !is_not_there(x) &&
 	       (x->end == JOB_END_EXIT || x->end == JOB_END_SIGNAL || x->end == JOB_END_OOM ||
 	        x->end == JOB_END_OOM_CUDA || x->end == JOB_END_DISK);
 }

@@ -5,6 +5,9 @@
 #include "server/control/live.h"
 #include "server/control/node_room.h"
 #include "server/control/prepare.h"
+#include "server/control/specs.h"
+
+#define SERVE_AGAIN_MAX_MS 300000
 
 struct queue {
 	struct loop *loop;
@@ -131,6 +134,29 @@ static void limits_return(struct limits *l, const struct model_job *j)
 	}
 }
 
+/* A server that ends again and again is started again at once, then after a while, which doubles.
+ */
+static bool is_too_early(struct app *app, const struct model_job *j, char reason[SCHED_REASON])
+{
+	struct specs_hold hold AUTO_SPEC = {0};
+	struct err err = {0};
+	int64_t wait_ms = QUEUE_PERIOD_MS, left_ms;
+
+	if (j->core.attempt < 2 || j->id == NULL || specs_get(app, j->id, &hold, &err) < 0 ||
+	    hold.spec->serve.name == NULL)
+		return false;
+	for (uint32_t i = 2; i < j->core.attempt && wait_ms < SERVE_AGAIN_MAX_MS; i++)
+		wait_ms *= 2;
+	wait_ms = MIN(wait_ms, (int64_t)SERVE_AGAIN_MAX_MS);
+	left_ms = MIN(j->core.changed_ms + wait_ms - clock_wall_ms(), wait_ms);
+	if (left_ms <= 0)
+		return false;
+	(void)snprintf(reason, SCHED_REASON,
+	               "its server has ended %u times: it is started again in %" PRId64 " s",
+	               j->core.attempt, (left_ms + 999) / 1000);
+	return true;
+}
+
 /* May it start, when there is room? One that is only asked about has no id. */
 static bool is_let(struct app *app, struct limits *l, struct node_room *room,
                    const struct model_job *j, char reason[SCHED_REASON])
@@ -141,6 +167,8 @@ static bool is_let(struct app *app, struct limits *l, struct node_room *room,
 		inputs_want(app, j->id, reason);
 		return false;
 	}
+	if (is_too_early(app, j, reason))
+		return false;
 	lacks = app_lacks(app);
 	if (lacks != NULL) {
 		(void)snprintf(reason, SCHED_REASON,
