@@ -246,6 +246,7 @@ int cmd_cache_verify(struct cli *c, struct err *err);
 int cmd_weights_ls(struct cli *c, struct err *err);
 int cmd_weights_prefetch(struct cli *c, struct err *err);
 int cmd_weights_rm(struct cli *c, struct err *err);
+int cmd_deploy(struct cli *c, struct err *err);
 int cmd_deployments_ls(struct cli *c, struct err *err);
 int cmd_repos_ls(struct cli *c, struct err *err);
 int cmd_repos_du(struct cli *c, struct err *err);

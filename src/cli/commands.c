@@ -20,6 +20,17 @@ static const struct opt o_push[] = {
 	{"expand-env", 0, OPT_FLAG, NULL, "replace ${NAME} in the job file with the value of NAME in this shell; $${ stays ${"},
 	{"idempotency-key", 0, OPT_TEXT, "KEY", "pushing again with the same key returns the same job"},
 };
+static const struct opt o_deploy[] = {
+	{"name", 'n', OPT_TEXT, "NAME", "what it is served as: /deployments/NAME [the job's name]"},
+	{"engine", 0, OPT_TEXT, "ENGINE", "vllm, sglang or llama.cpp [by the checkpoint's files]"},
+	{"command", 0, OPT_TEXT, "COMMAND", "start this instead; the checkpoint is at /models/NAME"},
+	{"image", 0, OPT_TEXT, "IMAGE", "container image that has the engine [the machine itself]"},
+	{"base-model", 0, OPT_TEXT, "OWNER/NAME", "repository of the base model [what the checkpoint says]"},
+	{"accelerator", 0, OPT_TEXT, "TYPE:N", "GPUs [as the training job]"},
+	{"cpus", 0, OPT_COUNT, "N", "cores [as the training job]"},
+	{"memory", 0, OPT_TEXT, "SIZE", "memory [as the training job]"},
+	{"env", 'e', OPT_LIST, "NAME=VALUE", "set an environment variable"},
+};
 static const struct opt o_ps[] = {
 	{"watch", 'w', OPT_FLAG, NULL, "refresh every two seconds until Ctrl-C"},
 	{"all", 'a', OPT_FLAG, NULL, "include finished jobs"},
@@ -309,6 +320,14 @@ const struct command commands[] = {
 	 "stoker weights rm 4kq8w2n --yes",
 	 OPTS(o_yes), 1, 1, false, cmd_weights_rm},
 
+	{"deploy", "JOB[/CHECKPOINT]", "serve a checkpoint: push a job that runs an inference engine with it",
+	 "Without CHECKPOINT it is the newest complete one. Its files say which engine can load it: a GGUF file is for llama.cpp, a model or "
+	 "an adapter for vllm. The base model of an adapter is mirrored from the Hub. The new job has the resources that the training job "
+	 "had for a node, unless options say otherwise; see docs/serving.md.",
+	 "stoker deploy dgiwbss --name mine --image vllm/vllm-openai:latest\n"
+	 "stoker deploy dgiwbss/checkpoint-500 --engine sglang --accelerator H100:2\n"
+	 "stoker deploy @ --name mine --command 'python3 /models/mine/serve.py'",
+	 OPTS(o_deploy), 1, 1, true, cmd_deploy},
 	{"deployments ls", "", "list the jobs that serve, and where to ask them",
 	 "A job serves when its file has `runtime.serve`: see docs/serving.md. `stoker stop JOB` ends one; it answers what it has "
 	 "begun, within limits.stop_grace.",

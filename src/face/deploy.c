@@ -337,9 +337,10 @@ int deploy_checkpoints(struct request *rq, const struct doc *variables, struct j
 	    body_text(doc_get(asked, "metadata"), "oracle_name", true, &p->name, err) < 0)
 		return -1;
 	if (!dry)
-		return err_set(err, ERR_UNSUPPORTED,
-		               "this server does not deploy models. Use --dry-run to get the "
-		               "configuration and serve the checkpoint with it");
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"deploy with `stoker deploy JOB/CHECKPOINT`, or use --dry-run to get the "
+			"configuration and serve the checkpoint with it");
 	if (strcmp(stack, "VLLM") != 0)
 		return err_set(err, ERR_UNSUPPORTED, "inference stack \"%.50s\": only VLLM", stack);
 	if (read_env(doc_path(asked, "inference_stack", "environment_variables", NULL), p, err) <

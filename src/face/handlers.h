@@ -75,6 +75,8 @@ int artifacts_list(struct request *rq, struct err *err);
 
 /* serving.c */
 int deployments_list(struct request *rq, struct err *err);
+/* deploy_job.c */
+int deployments_create(struct request *rq, struct err *err);
 
 /* repos.c */
 int repositories_list(struct request *rq, struct err *err);

@@ -108,6 +108,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_POST,   "/v1/weights", NULL, "source:text! endpoint:text? allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
 	{ HTTP_GET,    "/v1/deployments", NULL, NULL, "deployments[@Deployment]!", NULL, false },
+	{ HTTP_POST,   "/v1/deployments", NULL, "training_job_id:filled! checkpoint:filled? name:filled? engine:enum(vllm,sglang,llama.cpp)? command:filled? image:filled? base_model:filled? accelerator:filled? memory:filled? cpu_count:int(1,4096)? environment_variables:any?", "deployment{name:text! state:text! training_job_id:text! checkpoint:text! team_name:text! url:text!}!", NULL, false },
 	{ HTTP_GET,    "/v1/artifacts", "namespace:text by:text job:text limit:int(1,1000) cursor:filled", NULL, "artifacts[@Artifact]! next_cursor:text!?", NULL, false },
 	{ HTTP_GET,    "/v1/repositories", "type:enum(models,datasets,spaces) owner:text search:text", NULL, "repositories[@Repository]! bytes:int! quota_bytes:int!", NULL, false },
 	{ HTTP_POST,   "/v1/repositories", NULL, "name:text! owner:text? type:enum(models,datasets,spaces)? private:bool?", "repository:@Repository!", NULL, false },

@@ -65,6 +65,7 @@ static const struct route routes[] = {
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/repositories/{type}/{owner}/{name}", repository_show,         "Show a repository: its size, branches, tags and newest commits" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, "/v1/repositories/{type}/{owner}/{name}", repository_delete,       "Delete a repository, with all of its commits" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/deployments",                  deployments_list,        "List the jobs that serve, and the names that they serve under" },
+	{ HTTP_POST,   SCOPE_MEMBER, LARGE, "/v1/deployments",                  deployments_create,      "Push a job that serves a checkpoint" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     "/v1/artifacts",                    artifacts_list,          "List a namespace's artifacts, the last stored first; namespace, by, job, limit, cursor" },
 	{ HTTP_GET,    SCOPE_MEMBER, 0,     "/v1/blobs/credentials/train",      upload_credentials,      "Get credentials to upload one code archive; `exists` if the server already holds it; with direct, the archive's SHA-256, `put` is a request to the object store instead, where clients can be sent there" },
 };

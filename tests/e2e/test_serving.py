@@ -161,6 +161,57 @@ def test_who_leaves_and_comes_back(cluster, served):
     assert ai.chat.completions.create(**say("still here")).choices[0].message.content == "still here"
 
 
+SAVE = """mkdir -p $BT_CHECKPOINT_DIR/checkpoint-%d && cd $BT_CHECKPOINT_DIR/checkpoint-%d && cp $BT_WORKING_DIR/* . &&
+python3 -c 'import struct; h = b"{}"; open("model.safetensors", "wb").write(struct.pack("<Q", len(h)) + h)'"""
+
+
+def trained(cluster, steps, files):
+    """A job that has saved checkpoints, each with these files and weights without a tensor."""
+    job = cluster.push([SAVE % (n, n) for n in steps], files=files, runtime={"checkpointing_config": {"enabled": True}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+    return job
+
+
+def test_a_checkpoint_is_deployed_and_the_next_one_rolled_in(cluster):
+    job = trained(cluster, (1, 2), {"engine.py": ENGINE})
+    made = cluster.json("deploy", f"{job['id']}/checkpoint-1", "--name", "mine", "--command", "python3 /models/mine/engine.py", "-e", "ENGINE_NAME=first")
+    assert made["name"] == "mine" and made["state"] == "CREATED" and made["url"] == f"{cluster.url}/deployments/mine", made
+    first = {"id": made["training_job_id"]}
+    cluster.wait(first, "TRAINING_JOB_RUNNING")
+    make(cluster, first, "loaded")
+    ready(cluster, "mine")
+    ai = client(cluster, "mine")
+    assert [m.id for m in ai.models.list()] == ["first"]
+    # the newest one, under the same name; then the old one goes
+    said = cluster.cli("deploy", job["id"], "--name", "mine", "--command", "python3 /models/mine/engine.py", "--env", "ENGINE_NAME=second", "--memory", "128Mi")
+    assert "checkpoint-2" in said.err and said.out.strip() == made["url"], said
+    second = {"id": next(r["training_job_id"] for r in until(lambda: len(rows(cluster)) == 2 and rows(cluster)) if r["training_job_id"] != first["id"])}
+    make(cluster, second, "loaded")
+    ready(cluster, "mine", 2)
+    cluster.cli("stop", first["id"])
+    until(lambda: [m.id for m in ai.models.list()] == ["second"] and len(rows(cluster)) == 1)
+    assert cluster.job(second)["spec"]["compute"]["memory"] == "128Mi"
+
+
+def test_what_cannot_be_deployed(cluster):
+    config = json.dumps({"model_type": "llama", "_name_or_path": "/models/base"})
+    job = trained(cluster, (1,), {"config.json": config})
+    for arguments, words in (((), "a folder of the job"), (("--engine", "llama.cpp"), "convert_hf_to_gguf.py"), (("--engine", "tgi"), "none of vllm"),
+                             (("--name", "No", "--command", "true"), "lower-case"), (("--engine", "vllm", "--command", "x"), "one of them")):
+        assert words in cluster.refusal("deploy", job["id"], *arguments)["error"]["message"]
+    assert cluster.error("deploy", f"{job['id']}/checkpoint-9") == "checkpoint_not_found"
+    none = cluster.push(["true"])
+    cluster.wait(none, "TRAINING_JOB_COMPLETED")
+    assert cluster.error("deploy", none["id"]) == "checkpoint_not_found"
+    # an engine that is not there says so, and how to get it
+    job = trained(cluster, (1,), {"config.json": config, "tokenizer.json": "{}"})
+    made = cluster.json("deploy", job["id"])
+    assert made["name"].startswith("job-"), made
+    cluster.wait({"id": made["training_job_id"]}, "TRAINING_JOB_FAILED")  # once: the next attempt would not find it either
+    [said] = cluster.user_lines({"id": made["training_job_id"]})
+    assert "vllm is not installed where this job runs" in said and "--image vllm/vllm-openai:latest" in said, said
+
+
 @pytest.mark.parametrize("serve, words", [
     ({"name": "Tiny"}, "lower-case"), ({"name": "-a"}, "hyphen"), ({"name": "a" * 64}, "63"), ({}, "name"),
     ({"name": "a", "health": "up"}, "slash"), ({"name": "a", "port": 8000}, "port")])

@@ -1,0 +1,260 @@
+/* inference.c - see inference.h. */
+#include "core/inference.h"
+
+#include "core/ckpt.h"
+
+const char *const inference_engine_word[INFERENCE_ENGINES] = {
+	[INFERENCE_VLLM] = "vllm",
+	[INFERENCE_SGLANG] = "sglang",
+	[INFERENCE_LLAMA] = "llama.cpp",
+};
+
+static const struct {
+	const char *program, *image; /* where it is not installed */
+} engines[INFERENCE_ENGINES] = {
+	[INFERENCE_VLLM] = {"vllm", "vllm/vllm-openai:latest"},
+	[INFERENCE_SGLANG] = {"python3 -m sglang.launch_server", "lmsysorg/sglang:latest"},
+	[INFERENCE_LLAMA] = {"llama-server", "ghcr.io/ggml-org/llama.cpp:server"},
+};
+
+/* Kinds that no engine loads, and what makes one of them that some do. */
+static const struct {
+	enum ckpt_kind kind;
+	const char *what, *help;
+} shards[] = {
+	{CKPT_DCP, "shards of torch.distributed.checkpoint",
+         "merge them with `python -m torch.distributed.checkpoint.format_utils dcp_to_torch "
+         "CHECKPOINT out.pt` and save the model with save_pretrained()"},
+	{CKPT_DEEPSPEED, "shards of DeepSpeed",
+         "merge them with `python zero_to_fp32.py CHECKPOINT OUT --safe_serialization`; DeepSpeed "
+         "has put that script beside them"},
+	{CKPT_OTHER, "nothing that an engine can load",
+         "save the model with save_pretrained(), an adapter with PEFT, or as *.gguf"},
+	{CKPT_LOGS, "logs", "name a checkpoint that has weights"},
+};
+
+bool inference_engine_of(struct str word, enum inference_engine *out)
+{
+	for (int i = 0; i < INFERENCE_ENGINES; i++) {
+		if (!str_eq(word, inference_engine_word[i]))
+			continue;
+		*out = (enum inference_engine)i;
+		return true;
+	}
+	return false;
+}
+
+static bool is(const struct inference_facts *f, enum ckpt_kind kind)
+{
+	return f->kind != NULL && strcmp(f->kind, ckpt_kind_word(kind)) == 0;
+}
+
+static int check_kind(const struct inference_facts *f, struct err *err)
+{
+	for (size_t i = 0; i < COUNT(shards); i++) {
+		if (is(f, shards[i].kind))
+			return err_set(err, ERR_UNSUPPORTED,
+			               "checkpoint %s has %s, so it cannot be served: %s", f->name,
+			               shards[i].what, shards[i].help);
+	}
+	return 0;
+}
+
+int inference_choose(const struct inference_facts *f, enum inference_engine *out, struct err *err)
+{
+	*out = is(f, CKPT_GGUF) ? INFERENCE_LLAMA : INFERENCE_VLLM;
+	return check_kind(f, err);
+}
+
+bool inference_is_repo(const char *base_model)
+{
+	const char *slash = base_model == NULL ? NULL : strchr(base_model, '/');
+
+	return base_model != NULL && base_model[0] != '\0' && base_model[0] != '/' &&
+	       base_model[0] != '.' && base_model[0] != '~' &&
+	       (slash == NULL || (slash[1] != '\0' && strchr(slash + 1, '/') == NULL)) &&
+	       strspn(base_model, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	                          "-_./") == strlen(base_model);
+}
+
+enum inference_base inference_base(const struct inference_facts *f)
+{
+	if (is(f, CKPT_LORA))
+		return INFERENCE_BASE_WHOLE;
+	return is(f, CKPT_GGUF) || f->tokenizer ? INFERENCE_BASE_NONE : INFERENCE_BASE_TOKENIZER;
+}
+
+int inference_check(const struct inference_facts *f, enum inference_engine engine, struct err *err)
+{
+	bool gguf = is(f, CKPT_GGUF);
+	enum inference_base base = inference_base(f);
+
+	if (check_kind(f, err) < 0)
+		return -1;
+	if (gguf != (engine == INFERENCE_LLAMA))
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			gguf ? "checkpoint %s is a GGUF file, which %s does not load: use "
+			       "--engine llama.cpp"
+			     : "checkpoint %s has no *.gguf file, which %s needs: convert it "
+			       "with llama.cpp's convert_hf_to_gguf.py, or use --engine vllm",
+			f->name, inference_engine_word[engine]);
+	if (is(f, CKPT_WHISPER) && engine != INFERENCE_VLLM)
+		return err_set(err, ERR_UNSUPPORTED,
+		               "checkpoint %s is a Whisper model: only vllm serves it", f->name);
+	if (!gguf && base != INFERENCE_BASE_WHOLE && !f->config)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"checkpoint %s has no config.json, so no engine knows what its weights "
+			"are: save the model with save_pretrained()",
+			f->name);
+	if (base == INFERENCE_BASE_NONE || inference_is_repo(f->base_model))
+		return 0;
+	if (f->base_model != NULL && f->base_model[0] != '\0')
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"checkpoint %s names %.200s as its base model, a folder of the job that "
+			"wrote it: name its repository with --base-model OWNER/NAME",
+			f->name, f->base_model);
+	return err_set(
+		err, ERR_UNSUPPORTED,
+		base == INFERENCE_BASE_WHOLE
+			? "checkpoint %s is an adapter that names no base model: name its "
+			  "repository with --base-model OWNER/NAME"
+			: "checkpoint %s has no tokenizer: save it with "
+			  "tokenizer.save_pretrained(), or name a repository that has it with "
+			  "--base-model OWNER/NAME",
+		f->name);
+}
+
+/* One word of a shell's. */
+static void quote(struct buf *out, const char *text)
+{
+	buf_putc(out, '\'');
+	for (; *text != '\0'; text++) {
+		if (*text == '\'')
+			buf_puts(out, "'\\''");
+		else
+			buf_putc(out, *text);
+	}
+	buf_putc(out, '\'');
+}
+
+static void flag(struct buf *out, const char *name, const char *value)
+{
+	buf_printf(out, " %s ", name);
+	quote(out, value);
+}
+
+/* vLLM takes these ranks only. */
+static int64_t lora_rank(const struct inference_facts *f)
+{
+	static const int64_t allowed[] = {8, 16, 32, 64, 128, 256, 320, 512};
+	int64_t rank = f->lora_rank > 0 ? f->lora_rank : 16;
+
+	for (size_t i = 0; i < COUNT(allowed); i++)
+		if (allowed[i] >= rank)
+			return allowed[i];
+	return rank;
+}
+
+static void vllm(const struct inference_facts *f, const struct inference_places *at,
+                 struct buf *out)
+{
+	bool lora = is(f, CKPT_LORA);
+
+	buf_puts(out, " serve ");
+	quote(out, lora ? at->base : at->checkpoint);
+	if (lora) {
+		buf_printf(out, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules ",
+		           lora_rank(f));
+		quote(out, at->served);
+		buf_putc(out, '=');
+		quote(out, at->checkpoint);
+	} else {
+		flag(out, "--served-model-name", at->served);
+	}
+	if (inference_base(f) == INFERENCE_BASE_TOKENIZER)
+		flag(out, "--tokenizer", at->base);
+	if (f->chat_template) {
+		buf_puts(out, " --chat-template ");
+		quote(out, at->checkpoint);
+		buf_puts(out, "/chat_template.jinja");
+	}
+	if (f->gpus > 1)
+		buf_printf(out, " --tensor-parallel-size %" PRIu32, f->gpus);
+}
+
+static void sglang(const struct inference_facts *f, const struct inference_places *at,
+                   struct buf *out)
+{
+	bool lora = is(f, CKPT_LORA);
+
+	flag(out, "--model-path", lora ? at->base : at->checkpoint);
+	if (lora) {
+		buf_puts(out, " --enable-lora --lora-paths ");
+		quote(out, at->served);
+		buf_putc(out, '=');
+		quote(out, at->checkpoint);
+	} else {
+		flag(out, "--served-model-name", at->served);
+	}
+	if (inference_base(f) == INFERENCE_BASE_TOKENIZER)
+		flag(out, "--tokenizer-path", at->base);
+	if (f->chat_template) {
+		buf_puts(out, " --chat-template ");
+		quote(out, at->checkpoint);
+		buf_puts(out, "/chat_template.jinja");
+	}
+	if (f->gpus > 1)
+		buf_printf(out, " --tp %" PRIu32, f->gpus);
+	buf_puts(out, " --api-key \"$STOKER_SERVE_KEY\"");
+}
+
+static void llama(const struct inference_facts *f, const struct inference_places *at,
+                  struct buf *out)
+{
+	buf_puts(out, " --model ");
+	quote(out, at->checkpoint);
+	buf_putc(out, '/');
+	quote(out, f->gguf);
+	flag(out, "--alias", at->served);
+	if (f->gpus > 0)
+		buf_puts(out, " --n-gpu-layers 999");
+}
+
+void inference_command(const struct inference_facts *f, enum inference_engine engine,
+                       const struct inference_places *at, struct buf *out)
+{
+	static const char *const key[INFERENCE_ENGINES] = {
+		[INFERENCE_VLLM] = "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" ",
+		[INFERENCE_SGLANG] = "",
+		[INFERENCE_LLAMA] = "LLAMA_API_KEY=\"$STOKER_SERVE_KEY\" ",
+	};
+	const char *program = engines[engine].program;
+
+	assert(engine != INFERENCE_LLAMA || f->gguf != NULL);
+	if (engine == INFERENCE_SGLANG)
+		buf_puts(out, "python3 -c 'import sglang' 2>/dev/null");
+	else
+		buf_printf(out, "command -v %s >/dev/null", program);
+	buf_printf(
+		out,
+		" || { echo '%s is not installed where this job runs: deploy with --image %s, or "
+		"install it on the machine' >&2; exit 127; }; %sexec %s",
+		inference_engine_word[engine], engines[engine].image, key[engine], program);
+	switch (engine) {
+	case INFERENCE_VLLM:
+		vllm(f, at, out);
+		break;
+	case INFERENCE_SGLANG:
+		sglang(f, at, out);
+		break;
+	case INFERENCE_LLAMA:
+		llama(f, at, out);
+		break;
+	case INFERENCE_ENGINES:
+		abort();
+	}
+	buf_puts(out, " --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\"");
+}

@@ -1,0 +1,50 @@
+/*
+ * inference.h - a checkpoint as a served model: which inference engine can load it, and how that is
+ * started. Flags are those of vLLM 0.10 (docs.vllm.ai, "vllm serve"), SGLang 0.5 ("Server
+ * Arguments") and llama.cpp's llama-server (tools/server/README.md). An engine listens at
+ * 127.0.0.1:$STOKER_SERVE_PORT and takes $STOKER_SERVE_KEY as its API key, by a variable where it
+ * reads one: an argument can be read by others.
+ */
+#ifndef INFERENCE_H
+#define INFERENCE_H
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+enum inference_engine { INFERENCE_VLLM, INFERENCE_SGLANG, INFERENCE_LLAMA, INFERENCE_ENGINES };
+extern const char *const inference_engine_word[INFERENCE_ENGINES]; /* "vllm", "llama.cpp" */
+bool inference_engine_of(struct str word, enum inference_engine *out);
+
+struct inference_facts {
+	const char *name; /* of the checkpoint, for messages */
+	const char *kind; /* ckpt_kind_word() */
+	bool config, tokenizer, chat_template;
+	const char *gguf;       /* path of the first *.gguf below the checkpoint; NULL: none */
+	const char *base_model; /* NULL: not known. Of a full model: where its tokenizer is */
+	int64_t lora_rank;      /* 0 = not known */
+	uint32_t gpus;
+};
+
+/* What serves such a checkpoint by default. ERR_UNSUPPORTED: nothing does, and what would help. */
+int inference_choose(const struct inference_facts *f, enum inference_engine *out,
+                     struct err *err) MUST_CHECK;
+/* Can this one? ERR_UNSUPPORTED names what is missing and how to get it. */
+int inference_check(const struct inference_facts *f, enum inference_engine engine,
+                    struct err *err) MUST_CHECK;
+/* What is needed of the base model beside the checkpoint. */
+enum inference_base { INFERENCE_BASE_NONE, INFERENCE_BASE_TOKENIZER, INFERENCE_BASE_WHOLE };
+enum inference_base inference_base(const struct inference_facts *f);
+/* Is it the name of a repository, and no folder of the job that wrote it? */
+bool inference_is_repo(const char *base_model);
+
+struct inference_places {
+	const char *served;     /* what clients name as `model` */
+	const char *checkpoint; /* the folder that has it */
+	const char *base;       /* that of inference_base() */
+};
+/* One command for a POSIX shell, which says what to do when the engine is not there. */
+void inference_command(const struct inference_facts *f, enum inference_engine engine,
+                       const struct inference_places *at, struct buf *out);
+
+#endif

@@ -1,0 +1,311 @@
+/*
+ * deploy_job.c - a checkpoint becomes a job that serves it: POST /v1/deployments. What engine and
+ * flags it needs is said by the checkpoint's own files (core/inference.h); weights, name, restarts
+ * and logs are the job's.
+ */
+#include "face/answer.h"
+#include "face/face.h"
+#include "face/handlers.h"
+
+#include "core/inference.h"
+
+#define JOB_MAX ((size_t)1 << 20) /* of the specification */
+#define MANIFEST_MAX ((size_t)64 << 20)
+#define COMMAND_MAX ((size_t)64 << 10)
+#define PLACE "/models/"
+#define BASE_PLACE PLACE "base"
+#define ATTEMPTS 100 /* an engine that dies is started again */
+
+struct deploy {
+	const char *name, *engine_word, *command, *image, *accelerator, *memory, *base_model;
+	int64_t cpu_count; /* 0: as the training job */
+	const struct doc *env;
+	struct model_job job; /* that wrote the checkpoint */
+	struct model_checkpoint c;
+	struct inference_facts facts;
+	enum inference_engine engine;
+	const char *place; /* of the checkpoint in the job that serves */
+};
+
+static int read_body(struct request *rq, struct deploy *d, const char **job,
+                     const char **checkpoint, struct err *err)
+{
+	const struct doc *body;
+
+	if (body_read(rq, false, &body, err) < 0 ||
+	    body_text(body, "training_job_id", true, job, err) < 0 ||
+	    body_text(body, "checkpoint", false, checkpoint, err) < 0 ||
+	    body_text(body, "name", false, &d->name, err) < 0 ||
+	    body_text(body, "engine", false, &d->engine_word, err) < 0 ||
+	    body_text(body, "command", false, &d->command, err) < 0 ||
+	    body_text(body, "image", false, &d->image, err) < 0 ||
+	    body_text(body, "base_model", false, &d->base_model, err) < 0 ||
+	    body_text(body, "accelerator", false, &d->accelerator, err) < 0 ||
+	    body_text(body, "memory", false, &d->memory, err) < 0 ||
+	    body_int(body, "cpu_count", 1, 4096, &d->cpu_count, err) < 0)
+		return -1;
+	d->env = doc_get(body, "environment_variables");
+	if (d->env != NULL && !doc_is(d->env, DOC_MAP))
+		return err_set(err, ERR_INVALID, "environment_variables: expected an object");
+	if (d->command != NULL && d->engine_word != NULL)
+		return err_set(err, ERR_INVALID, "engine and command: give one of them");
+	if (d->engine_word != NULL && !inference_engine_of(str_of(d->engine_word), &d->engine))
+		return err_set(err, ERR_INVALID,
+		               "engine: \"%.50s\" is none of vllm, sglang and llama.cpp; any other "
+		               "server is started by a command of yours",
+		               d->engine_word);
+	return 0;
+}
+
+/* The one of this name, or the newest that is complete. */
+static int find_checkpoint(struct request *rq, const char *name, struct deploy *d, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const struct model_checkpoint *found = NULL;
+	struct model_checkpoint *c;
+	size_t n = 0;
+
+	if (ctx->ops->checkpoints->list(face_ask(rq), d->job.id, true, &c, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (c[i].rank != 0 || (name != NULL && strcmp(c[i].name, name) != 0) ||
+		    (name == NULL && c[i].state != CKPT_COMPLETE))
+			continue;
+		if (found == NULL || c[i].created_ms > found->created_ms)
+			found = &c[i];
+	}
+	if (found == NULL)
+		return err_set(err, ERR_CHECKPOINT_NOT_FOUND,
+		               name != NULL ? "job %s has no checkpoint \"%.200s\""
+		                            : "job %s has no complete checkpoint%.0s",
+		               d->job.id, name != NULL ? name : "");
+	if (found->state != CKPT_COMPLETE)
+		return err_set(err, ERR_CONFLICT, "checkpoint %s of job %s is %s", found->name,
+		               d->job.id, ckpt_state_word(found->state));
+	if (strcmp(found->name, ".") == 0)
+		return err_set(err, ERR_UNSUPPORTED,
+		               "job %s saves into the checkpoint folder itself, which cannot be "
+		               "deployed: let it save into a folder of it",
+		               d->job.id);
+	d->c = *found;
+	return 0;
+}
+
+static bool is_tokenizer(struct str path)
+{
+	return str_eq(path, "tokenizer.json") || str_eq(path, "tokenizer.model") ||
+	       str_eq(path, "vocab.json") || str_eq(path, "vocab.txt") ||
+	       str_eq(path, "tekken.json") || str_eq(path, "spiece.model");
+}
+
+static int find_facts(struct request *rq, struct deploy *d, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	AUTO_BUF struct buf json = BUF_INIT(MANIFEST_MAX);
+	size_t prefix = strlen(d->c.name) + 1;
+	struct ckpt c = {0};
+
+	d->facts = (struct inference_facts){.name = d->c.name,
+	                                    .kind = d->c.kind,
+	                                    .base_model = d->base_model != NULL ? d->base_model
+	                                                                        : d->c.base_model,
+	                                    .lora_rank = d->c.lora_r};
+	if (d->c.manifest_key == NULL ||
+	    objstore_get(ctx->objects, d->c.manifest_key, &json, err) < 0 ||
+	    ckpt_parse(&c, rq->arena, buf_view(&json), err) < 0)
+		return err->code == ERR_NONE
+		               ? err_set(err, ERR_CONFLICT,
+		                         "checkpoint %s has no list of its files", d->c.name)
+		               : err_wrap(err, "checkpoint %s", d->c.name);
+	for (size_t i = 0; i < c.files.n; i++) {
+		struct str path = str_of(c.files.file[i].path);
+
+		if (path.n <= prefix)
+			continue;
+		path = str_skip(path, prefix);
+		d->facts.config = d->facts.config || str_eq(path, "config.json");
+		d->facts.tokenizer = d->facts.tokenizer || is_tokenizer(path);
+		d->facts.chat_template =
+			d->facts.chat_template || str_eq(path, "chat_template.jinja");
+		if (d->facts.gguf == NULL && str_ends(path, ".gguf"))
+			d->facts.gguf = arena_strz(rq->arena, path);
+	}
+	return 0;
+}
+
+/* "My Run_2" -> "my-run-2". */
+static const char *name_of(struct arena *a, const char *text)
+{
+	char *name = arena_cstr(a, text);
+	size_t n = 0;
+
+	for (const char *p = text; *p != '\0' && n < SPEC_SERVE_NAME_MAX; p++) {
+		char c = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
+		bool good = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+
+		if (good || (n > 0 && name[n - 1] != '-'))
+			name[n++] = good ? c : '-';
+	}
+	while (n > 0 && name[n - 1] == '-')
+		n--;
+	name[n] = '\0';
+	return n > 0 ? name : "model";
+}
+
+static int find_command(struct request *rq, struct deploy *d, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(COMMAND_MAX);
+	const struct inference_places at = {
+		.served = d->name, .checkpoint = d->place, .base = BASE_PLACE};
+	uint32_t gpus = d->job.gpu_count;
+	const char *type = NULL;
+
+	if (d->command != NULL)
+		return 0;
+	if (d->engine_word == NULL && inference_choose(&d->facts, &d->engine, err) < 0)
+		return -1;
+	if (d->accelerator != NULL &&
+	    spec_accelerator(rq->arena, str_of(d->accelerator), &type, &gpus, err) < 0)
+		return err_wrap(err, "accelerator");
+	d->facts.gpus = gpus;
+	if (inference_check(&d->facts, d->engine, err) < 0)
+		return -1;
+	inference_command(&d->facts, d->engine, &at, &out);
+	d->command = arena_strz(rq->arena, buf_view(&out));
+	return buf_check(&out, "the command", err);
+}
+
+static void write_compute(const struct request *rq, const struct deploy *d, struct js *js)
+{
+	const char *accelerator = d->accelerator;
+
+	if (accelerator == NULL && d->job.gpu_type != NULL)
+		accelerator = arena_printf(rq->arena, "%s:%u", d->job.gpu_type, d->job.gpu_count);
+	js_key(js, "compute");
+	js_open(js);
+	js_kv_real(js, "cpu_count",
+	           d->cpu_count > 0 ? (double)d->cpu_count : (double)d->job.cpu_milli / 1000);
+	if (d->memory != NULL)
+		js_kv(js, "memory", d->memory);
+	else
+		js_kv(js, "memory",
+		      arena_printf(rq->arena, "%" PRIu64 "Mi", d->job.memory_bytes >> 20));
+	if (accelerator != NULL)
+		js_kv(js, "accelerator", accelerator);
+	js_close(js);
+}
+
+static void write_weights(const struct request *rq, const struct deploy *d, bool own, struct js *js)
+{
+	/* What a tokenizer is, without the weights beside it. */
+	static const char *const tokenizer[] = {"tokenizer*",  "*.model",    "vocab.*",
+	                                        "merges.txt",  "special*",   "added_tokens.json",
+	                                        "config.json", "tekken.json"};
+	enum inference_base base = own ? INFERENCE_BASE_NONE : inference_base(&d->facts);
+
+	js_key(js, "weights");
+	js_list(js);
+	js_open(js);
+	js_kv(js, "source",
+	      arena_printf(rq->arena, "bt://%s@%s/%s", d->job.project_name, d->job.id, d->c.name));
+	js_kv(js, "mount_location", d->place);
+	js_close(js);
+	if (base != INFERENCE_BASE_NONE) {
+		js_open(js);
+		js_kv(js, "source", arena_printf(rq->arena, "hf://%s", d->facts.base_model));
+		js_kv(js, "mount_location", BASE_PLACE);
+		if (base == INFERENCE_BASE_TOKENIZER) {
+			js_key(js, "allow_patterns");
+			js_list(js);
+			for (size_t i = 0; i < COUNT(tokenizer); i++)
+				js_cstr(js, tokenizer[i]);
+			js_end(js);
+		}
+		js_close(js);
+	}
+	js_end(js);
+}
+
+static void write_runtime(const struct deploy *d, struct js *js)
+{
+	js_key(js, "runtime");
+	js_open(js);
+	js_key(js, "start_commands");
+	js_list(js);
+	js_cstr(js, d->command);
+	js_end(js);
+	js_key(js, "serve");
+	js_open(js);
+	js_kv(js, "name", d->name);
+	js_close(js);
+	if (d->env != NULL) {
+		js_key(js, "environment_variables");
+		js_doc(js, d->env);
+	}
+	js_close(js);
+	js_key(js, "retry");
+	js_open(js);
+	js_key(js, "on");
+	js_list(js);
+	js_cstr(js, "failure");
+	js_cstr(js, "node_fail");
+	js_end(js);
+	js_kv_int(js, "max_attempts", ATTEMPTS);
+	js_close(js);
+}
+
+int deployments_create(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+	const char *job_id = NULL, *checkpoint = NULL;
+	struct deploy *d = ARENA_NEW(rq->arena, struct deploy);
+	AUTO_BUF struct buf json = BUF_INIT(JOB_MAX);
+	AUTO_ANSWER struct answer an = {0};
+	struct model_job made = {0};
+	const struct doc *doc;
+	bool own;
+	struct js js;
+
+	if (read_body(rq, d, &job_id, &checkpoint, err) < 0)
+		return -1;
+	own = d->command != NULL;
+	if (ctx->ops->jobs->get(face_ask(rq), NULL, job_id, &d->job, err) < 0 ||
+	    find_checkpoint(rq, checkpoint, d, err) < 0)
+		return -1;
+	if (d->name == NULL)
+		d->name = name_of(rq->arena, d->job.name);
+	d->place = arena_printf(rq->arena, PLACE "%s", d->name);
+	if (strcmp(d->place, BASE_PLACE) == 0)
+		d->place = PLACE "checkpoint";
+	if ((!own && find_facts(rq, d, err) < 0) || find_command(rq, d, err) < 0)
+		return -1;
+	js_init(&js, &json);
+	js_open(&js);
+	js_kv(&js, "name", d->name);
+	js_kv_bool(&js, "enable_baseten_workdir", false);
+	if (d->image != NULL) {
+		js_key(&js, "image");
+		js_open(&js);
+		js_kv(&js, "base_image", d->image);
+		js_close(&js);
+	}
+	write_compute(rq, d, &js);
+	write_weights(rq, d, own, &js);
+	write_runtime(d, &js);
+	js_close(&js);
+	if (buf_check(&json, "the job", err) < 0 ||
+	    js_parse(rq->arena, buf_view(&json), &doc, err) < 0 ||
+	    ctx->ops->pushes->push(face_ask(rq), d->job.project_id, doc, NULL, &made, err) < 0)
+		return -1;
+	answer_open(&an);
+	js_key(&an.js, "deployment");
+	js_open(&an.js);
+	js_kv(&an.js, "name", d->name);
+	js_kv(&an.js, "state", "CREATED");
+	js_kv(&an.js, "training_job_id", made.id);
+	js_kv(&an.js, "checkpoint", arena_printf(rq->arena, "%s/%s", d->job.id, d->c.name));
+	js_kv(&an.js, "team_name", made.team_name);
+	js_kv(&an.js, "url", arena_printf(rq->arena, "%s/deployments/%s", face_url(rq), d->name));
+	js_close(&an.js);
+	return answer_send(rq, &an, 200, err);
+}

@@ -1,0 +1,139 @@
+/* test_inference.c - which engine serves a checkpoint, its command, and why there is none. */
+#include "core/inference.h"
+#include "unit.h"
+
+static const struct inference_places at = {
+	.served = "mine", .checkpoint = "/models/mine", .base = "/models/base"};
+
+static void commands(void **state UNUSED)
+{
+	static const struct {
+		const char *row;
+		struct inference_facts f;
+		enum inference_engine engine;
+		const char *command; /* what follows the look for the engine */
+	} rows[] = {
+		{"whole model",
+	         {.name = "c", .kind = "full", .config = true, .tokenizer = true},
+	         INFERENCE_VLLM,
+	         "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve '/models/mine' "
+	         "--served-model-name 'mine' --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
+		{"without a tokenizer, on two GPUs",
+	         {.name = "c",
+	          .kind = "full",
+	          .config = true,
+	          .base_model = "Qwen/Qwen3-0.6B",
+	          .chat_template = true,
+	          .gpus = 2},
+	         INFERENCE_VLLM,
+	         "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve '/models/mine' "
+	         "--served-model-name 'mine' --tokenizer '/models/base' --chat-template "
+	         "'/models/mine'/chat_template.jinja --tensor-parallel-size 2 --host 127.0.0.1 "
+	         "--port "
+	         "\"$STOKER_SERVE_PORT\""},
+		{"adapter",
+	         {.name = "c", .kind = "lora", .base_model = "Qwen/Qwen3-0.6B", .lora_rank = 24},
+	         INFERENCE_VLLM,
+	         "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve '/models/base' --enable-lora "
+	         "--max-lora-rank 32 --lora-modules 'mine'='/models/mine' --host 127.0.0.1 --port "
+	         "\"$STOKER_SERVE_PORT\""},
+		{"adapter, by sglang",
+	         {.name = "c", .kind = "lora", .base_model = "gpt2", .gpus = 4},
+	         INFERENCE_SGLANG,
+	         "exec python3 -m sglang.launch_server --model-path '/models/base' --enable-lora "
+	         "--lora-paths 'mine'='/models/mine' --tp 4 --api-key \"$STOKER_SERVE_KEY\" --host "
+	         "127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
+		{"gguf",
+	         {.name = "c", .kind = "gguf", .gguf = "it's q4.gguf", .gpus = 1},
+	         INFERENCE_LLAMA,
+	         "LLAMA_API_KEY=\"$STOKER_SERVE_KEY\" exec llama-server --model "
+	         "'/models/mine'/'it'\\''s q4.gguf' --alias 'mine' --n-gpu-layers 999 --host "
+	         "127.0.0.1 "
+	         "--port \"$STOKER_SERVE_PORT\""},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_BUF struct buf out = BUF_INIT(65536);
+		struct err err = {0};
+		const char *said;
+
+		assert_ok(inference_check(&rows[i].f, rows[i].engine, &err), &err);
+		inference_command(&rows[i].f, rows[i].engine, &at, &out);
+		said = strstr(buf_cstr(&out), "exit 127; }; ");
+		assert_row(said != NULL, rows[i].row);
+		assert_string_equal(said + strlen("exit 127; }; "), rows[i].command);
+	}
+}
+
+static void what_serves_it(void **state UNUSED)
+{
+	const struct inference_facts gguf = {.name = "c", .kind = "gguf", .gguf = "m.gguf"},
+				     lora = {.name = "c", .kind = "lora", .base_model = "a/b"};
+	enum inference_engine e = INFERENCE_SGLANG;
+	struct err err = {0};
+
+	assert_ok(inference_choose(&gguf, &e, &err), &err);
+	assert_int_equal(e, INFERENCE_LLAMA);
+	assert_ok(inference_choose(&lora, &e, &err), &err);
+	assert_int_equal(e, INFERENCE_VLLM);
+	assert_int_equal(inference_base(&lora), INFERENCE_BASE_WHOLE);
+	assert_int_equal(inference_base(&gguf), INFERENCE_BASE_NONE);
+	for (int i = 0; i < INFERENCE_ENGINES; i++) {
+		assert_true(inference_engine_of(str_of(inference_engine_word[i]), &e));
+		assert_int_equal(e, i);
+	}
+	assert_false(inference_engine_of(str_of("tgi"), &e));
+}
+
+static void what_cannot_be_served(void **state UNUSED)
+{
+	static const struct {
+		struct inference_facts f;
+		enum inference_engine engine;
+		const char *words;
+	} rows[] = {
+		{{.name = "c", .kind = "dcp"}, INFERENCE_VLLM, "dcp_to_torch"},
+		{{.name = "c", .kind = "deepspeed"}, INFERENCE_VLLM, "zero_to_fp32.py"},
+		{{.name = "c", .kind = "other"}, INFERENCE_VLLM, "save_pretrained()"},
+		{{.name = "c", .kind = "logs"}, INFERENCE_VLLM, "has logs"},
+		{{.name = "c", .kind = "full", .tokenizer = true},
+	         INFERENCE_VLLM,
+	         "no config.json"},
+		{{.name = "c", .kind = "full", .config = true}, INFERENCE_VLLM, "no tokenizer"},
+		{{.name = "c", .kind = "full", .config = true, .tokenizer = true},
+	         INFERENCE_LLAMA,
+	         "convert_hf_to_gguf.py"},
+		{{.name = "c", .kind = "gguf", .gguf = "m.gguf"}, INFERENCE_VLLM, "llama.cpp"},
+		{{.name = "c", .kind = "whisper", .config = true, .tokenizer = true},
+	         INFERENCE_SGLANG,
+	         "only vllm"},
+		{{.name = "c", .kind = "lora"}, INFERENCE_VLLM, "--base-model"},
+		{{.name = "c", .kind = "lora", .base_model = "/models/qwen"},
+	         INFERENCE_VLLM,
+	         "a folder of the job"},
+		{{.name = "c", .kind = "lora", .base_model = "../qwen"},
+	         INFERENCE_SGLANG,
+	         "a folder"},
+		{{.name = "c", .kind = "lora", .base_model = "a/b/c"},
+	         INFERENCE_SGLANG,
+	         "a folder"},
+		{{.name = "c", .kind = "lora", .base_model = "a'b/c"},
+	         INFERENCE_SGLANG,
+	         "a folder"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct err err = {0};
+
+		assert_int_equal(inference_check(&rows[i].f, rows[i].engine, &err), -1);
+		assert_int_equal(err.code, ERR_UNSUPPORTED);
+		assert_row(strstr(err.msg, rows[i].words) != NULL, err.msg);
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(commands),
+	cmocka_unit_test(what_serves_it),
+	cmocka_unit_test(what_cannot_be_served),
+};
+UNIT_MAIN(tests)
