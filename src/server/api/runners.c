@@ -463,7 +463,8 @@ static int take_heartbeat(const struct ask *ask, const struct wire_heartbeat *hb
 	/* Rank 0 speaks for the job; the others' own view is in their log and metrics. */
 	if (m.row.node_rank != 0)
 		return 0;
-	serving_heard(app, &m.job, m.row.id, hb->serve_port, hb->serves);
+	if (app_is_here(app, m.row.node_id, m.row.node)) /* the port is one of that machine */
+		serving_heard(app, &m.job, m.row.id, hb->serve_port, hb->serves);
 	if (hb->has_sample && hb->sample.cache_quota > 0)
 		cache_watch(app, m.job.id, hb->sample.cache_bytes, hb->sample.cache_quota);
 	if (live_progress(app, m.job.id, &p))
