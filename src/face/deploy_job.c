@@ -22,6 +22,7 @@ struct deploy {
 	const struct doc *env;
 	struct model_job job; /* that wrote the checkpoint */
 	struct model_checkpoint c;
+	size_t n_parts; /* nodes that have one of it */
 	struct inference_facts facts;
 	enum inference_engine engine;
 	const char *place; /* of the checkpoint in the job that serves */
@@ -88,6 +89,8 @@ static int find_checkpoint(struct request *rq, const char *name, struct deploy *
 		               "deployed: let it save into a folder of it",
 		               d->job.id);
 	d->c = *found;
+	for (size_t i = 0; i < n; i++)
+		d->n_parts += strcmp(c[i].name, found->name) == 0 ? 1 : 0;
 	return 0;
 }
 
@@ -155,8 +158,12 @@ static const char *name_of(struct arena *a, const char *text)
 static int find_command(struct request *rq, struct deploy *d, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(COMMAND_MAX);
+	/* of several nodes the first one's part */
 	const struct inference_places at = {
-		.served = d->name, .checkpoint = d->place, .base = BASE_PLACE};
+		.served = d->name,
+		.checkpoint =
+			d->n_parts > 1 ? arena_printf(rq->arena, "%s/rank-0", d->place) : d->place,
+		.base = BASE_PLACE};
 	uint32_t gpus = d->job.gpu_count;
 	const char *type = NULL;
 
