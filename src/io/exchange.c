@@ -144,6 +144,13 @@ int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err)
 	return buf_check(&x->kept, "body", err);
 }
 
+void exchange_forget(struct exchange *x)
+{
+	assert(x->held && x->body != BODY_STREAM);
+	(void)atomic_fetch_sub(&x->h->kept, x->kept.n);
+	buf_done(&x->kept);
+}
+
 /* A worker's side */
 
 /* False when the server goes down: nobody may begin to hold an exchange any more. */

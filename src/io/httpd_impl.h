@@ -227,6 +227,8 @@ void exchange_finish(struct exchange *x, bool cut);
 /* Into the ring and out of it, with x->lock held; returns how many bytes went. */
 size_t exchange_put(struct exchange *x, const char *p, size_t n);
 size_t exchange_take(struct exchange *x, char *p, size_t cap);
+/* The body that was kept is of no more use: its memory is for others. */
+void exchange_forget(struct exchange *x);
 /* Adds to x->kept. ERR_TOO_BIG over the route's limit, ERR_UNAVAILABLE when all bodies together
  * are. */
 int exchange_keep(struct exchange *x, const char *p, size_t n, struct err *err) MUST_CHECK;

@@ -206,8 +206,13 @@ static void begin_reply(struct relayed *t)
 {
 	struct exchange *x = t->x;
 	struct str rest = buf_view(&t->head), line;
+	curl_off_t sent = 0;
 	bool bodyless = x->rq.method == HTTP_HEAD || t->status == 204 || t->status == 304;
 
+	/* a reply may take long, and the prompt is there */
+	if (curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent) == CURLE_OK &&
+	    sent == (curl_off_t)t->body.n)
+		exchange_forget(x);
 	t->length = -1;
 	while (str_cut(&rest, '\n', &line))
 		pass_back(t, str_trim(line));
