@@ -102,6 +102,12 @@ int inference_check(const struct inference_facts *f, enum inference_engine engin
 	if (is(f, CKPT_WHISPER) && engine != INFERENCE_VLLM)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "checkpoint %s is a Whisper model: only vllm serves it", f->name);
+	if (is(f, CKPT_LORA) && engine == INFERENCE_SGLANG)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"checkpoint %s is an adapter, and sglang answers from the base model "
+			"alone unless clients ask for MODEL:ADAPTER: use --engine vllm",
+			f->name);
 	if (!gguf && base != INFERENCE_BASE_WHOLE && !f->config)
 		return err_set(
 			err, ERR_UNSUPPORTED,
@@ -188,17 +194,8 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 static void sglang(const struct inference_facts *f, const struct inference_places *at,
                    struct buf *out)
 {
-	bool lora = is(f, CKPT_LORA);
-
-	flag(out, "--model-path", lora ? at->base : at->checkpoint);
-	if (lora) {
-		buf_puts(out, " --enable-lora --lora-paths ");
-		quote(out, at->served);
-		buf_putc(out, '=');
-		quote(out, at->checkpoint);
-	} else {
-		flag(out, "--served-model-name", at->served);
-	}
+	flag(out, "--model-path", at->checkpoint);
+	flag(out, "--served-model-name", at->served);
 	if (inference_base(f) == INFERENCE_BASE_TOKENIZER)
 		flag(out, "--tokenizer-path", at->base);
 	if (f->chat_template) {

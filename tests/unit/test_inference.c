@@ -37,11 +37,11 @@ static void commands(void **state UNUSED)
 	         "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve '/models/base' --enable-lora "
 	         "--max-lora-rank 32 --lora-modules 'mine'='/models/mine' --host 127.0.0.1 --port "
 	         "\"$STOKER_SERVE_PORT\""},
-		{"adapter, by sglang",
-	         {.name = "c", .kind = "lora", .base_model = "gpt2", .gpus = 4},
+		{"by sglang",
+	         {.name = "c", .kind = "full", .config = true, .tokenizer = true, .gpus = 4},
 	         INFERENCE_SGLANG,
-	         "exec python3 -m sglang.launch_server --model-path '/models/base' --enable-lora "
-	         "--lora-paths 'mine'='/models/mine' --tp 4 --api-key \"$STOKER_SERVE_KEY\" --host "
+	         "exec python3 -m sglang.launch_server --model-path '/models/mine' "
+	         "--served-model-name 'mine' --tp 4 --api-key \"$STOKER_SERVE_KEY\" --host "
 	         "127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
 		{"gguf",
 	         {.name = "c", .kind = "gguf", .gguf = "it's q4.gguf", .gpus = 1},
@@ -112,14 +112,13 @@ static void what_cannot_be_served(void **state UNUSED)
 	         INFERENCE_VLLM,
 	         "a folder of the job"},
 		{{.name = "c", .kind = "lora", .base_model = "../qwen"},
-	         INFERENCE_SGLANG,
+	         INFERENCE_VLLM,
 	         "a folder"},
-		{{.name = "c", .kind = "lora", .base_model = "a/b/c"},
+		{{.name = "c", .kind = "lora", .base_model = "a/b/c"}, INFERENCE_VLLM, "a folder"},
+		{{.name = "c", .kind = "lora", .base_model = "a'b/c"}, INFERENCE_VLLM, "a folder"},
+		{{.name = "c", .kind = "lora", .base_model = "a/b"},
 	         INFERENCE_SGLANG,
-	         "a folder"},
-		{{.name = "c", .kind = "lora", .base_model = "a'b/c"},
-	         INFERENCE_SGLANG,
-	         "a folder"},
+	         "MODEL:ADAPTER"},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
