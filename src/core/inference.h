@@ -1,7 +1,7 @@
 /*
  * inference.h - a checkpoint as a served model: which inference engine can load it, and how that is
- * started. Flags are those of vLLM 0.10 (docs.vllm.ai, "vllm serve"), SGLang 0.5 ("Server
- * Arguments") and llama.cpp's llama-server (tools/server/README.md). An engine listens at
+ * started. Its flags are in the manuals: docs.vllm.ai ("vllm serve"), docs.sglang.io ("Server
+ * Arguments"), and tools/server/README.md of llama.cpp. An engine listens at
  * 127.0.0.1:$STOKER_SERVE_PORT and takes $STOKER_SERVE_KEY as its API key, by a variable where it
  * reads one: an argument can be read by others.
  */
