@@ -279,6 +279,18 @@ void buf_putc(struct buf *b, char c)
 	buf_add(b, &c, 1);
 }
 
+void buf_shell(struct buf *b, const char *text)
+{
+	buf_putc(b, '\'');
+	for (; *text != '\0'; text++) {
+		if (*text == '\'')
+			buf_puts(b, "'\\''");
+		else
+			buf_putc(b, *text);
+	}
+	buf_putc(b, '\'');
+}
+
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
 	va_list again;

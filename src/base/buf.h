@@ -64,6 +64,7 @@ void buf_add(struct buf *b, const void *p, size_t n);
 void buf_str(struct buf *b, struct str s);
 void buf_puts(struct buf *b, const char *s);
 void buf_putc(struct buf *b, char c);
+void buf_shell(struct buf *b, const char *text); /* 'text', as one word of a POSIX shell */
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF(2, 3);
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) PRINTF(2, 0);
 /* Room for n more bytes at the end, to be filled and then counted with b->n += used; NULL = full.

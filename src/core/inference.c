@@ -133,23 +133,10 @@ int inference_check(const struct inference_facts *f, enum inference_engine engin
 		f->name);
 }
 
-/* One word of a shell's. */
-static void quote(struct buf *out, const char *text)
-{
-	buf_putc(out, '\'');
-	for (; *text != '\0'; text++) {
-		if (*text == '\'')
-			buf_puts(out, "'\\''");
-		else
-			buf_putc(out, *text);
-	}
-	buf_putc(out, '\'');
-}
-
 static void flag(struct buf *out, const char *name, const char *value)
 {
 	buf_printf(out, " %s ", name);
-	quote(out, value);
+	buf_shell(out, value);
 }
 
 /* vLLM takes these ranks only. */
@@ -170,13 +157,13 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 	bool lora = is(f, CKPT_LORA);
 
 	buf_puts(out, " serve ");
-	quote(out, lora ? at->base : at->checkpoint);
+	buf_shell(out, lora ? at->base : at->checkpoint);
 	if (lora) {
 		buf_printf(out, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules ",
 		           lora_rank(f));
-		quote(out, at->served);
+		buf_shell(out, at->served);
 		buf_putc(out, '=');
-		quote(out, at->checkpoint);
+		buf_shell(out, at->checkpoint);
 	} else {
 		flag(out, "--served-model-name", at->served);
 	}
@@ -184,7 +171,7 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 		flag(out, "--tokenizer", at->base);
 	if (f->chat_template) {
 		buf_puts(out, " --chat-template ");
-		quote(out, at->checkpoint);
+		buf_shell(out, at->checkpoint);
 		buf_puts(out, "/chat_template.jinja");
 	}
 	if (f->gpus > 1)
@@ -200,7 +187,7 @@ static void sglang(const struct inference_facts *f, const struct inference_place
 		flag(out, "--tokenizer-path", at->base);
 	if (f->chat_template) {
 		buf_puts(out, " --chat-template ");
-		quote(out, at->checkpoint);
+		buf_shell(out, at->checkpoint);
 		buf_puts(out, "/chat_template.jinja");
 	}
 	if (f->gpus > 1)
@@ -212,9 +199,9 @@ static void llama(const struct inference_facts *f, const struct inference_places
                   struct buf *out)
 {
 	buf_puts(out, " --model ");
-	quote(out, at->checkpoint);
+	buf_shell(out, at->checkpoint);
 	buf_putc(out, '/');
-	quote(out, f->gguf);
+	buf_shell(out, f->gguf);
 	flag(out, "--alias", at->served);
 	if (f->gpus > 0)
 		buf_puts(out, " --n-gpu-layers 999");

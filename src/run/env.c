@@ -401,18 +401,6 @@ void env_reference(struct buf *out)
 	              "than in the examples: use the variables.\n");
 }
 
-void env_quote(const char *text, struct buf *out)
-{
-	buf_putc(out, '\'');
-	for (const char *p = text; *p != '\0'; p++) {
-		if (*p == '\'')
-			buf_puts(out, "'\\''");
-		else
-			buf_putc(out, *p);
-	}
-	buf_putc(out, '\'');
-}
-
 /* A shell can only export valid names; spec.c refuses others. */
 static bool is_name(const char *name)
 {
@@ -478,7 +466,7 @@ void env_script(const struct wire_env *env, size_t n, struct buf *out)
 		if (!is_name(env[i].name))
 			continue;
 		buf_printf(out, "export %s=", env[i].name);
-		env_quote(env[i].value, out);
+		buf_shell(out, env[i].value);
 		buf_putc(out, '\n');
 	}
 }

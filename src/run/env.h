@@ -37,7 +37,5 @@ void env_forget(struct buf *out);
 const char *const *env_of_sandbox(struct arena *a);
 /* export NAME='value' lines for a POSIX shell. */
 void env_script(const struct wire_env *env, size_t n, struct buf *out);
-/* 'text' for a POSIX shell. */
-void env_quote(const char *text, struct buf *out);
 
 #endif

@@ -91,7 +91,7 @@ static const char script[] =
 static void set(struct buf *out, const char *name, const char *value)
 {
 	buf_printf(out, "%s=", name);
-	env_quote(value != NULL ? value : "", out);
+	buf_shell(out, value != NULL ? value : "");
 	buf_putc(out, '\n');
 }
 
@@ -119,7 +119,7 @@ static void write_script(const struct python_job *j, const struct python_want *w
 	buf_puts(out, "set --");
 	for (size_t i = 0; q->n_packages > 0 && i < q->n_parts; i++) {
 		buf_puts(out, q->part[i].constraint ? " --constraint=" : " --requirement=");
-		env_quote(q->part[i].name, out);
+		buf_shell(out, q->part[i].name);
 	}
 	buf_putc(out, '\n');
 	buf_puts(out, script);

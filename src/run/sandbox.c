@@ -478,9 +478,9 @@ static void script_watcher(struct buf *out)
 static void script_content(const char *workdir, struct buf *out)
 {
 	buf_puts(out, "if [ \"$PWD\" != / ] && [ \"$PWD\" != ");
-	env_quote(workdir, out);
+	buf_shell(out, workdir);
 	buf_puts(out, " ]; then s=");
-	env_quote(workdir, out);
+	buf_shell(out, workdir);
 	buf_puts(out,
 	         "; for n in \"$PWD\"/* \"$PWD\"/.[!.]*; do if [ ! -e \"$s/${n##*/}\" ]; then cp "
 	         "-R \"$n\" \"$s/\"; fi; done 2>/dev/null; cp -R -n \"$PWD/.\" \"$s/\" "
@@ -493,7 +493,7 @@ static void script_image_workdir(const struct sandbox_spec *spec, struct buf *ou
 	if (spec->image_root == 0 || spec->image_workdir == NULL)
 		return;
 	buf_puts(out, "s=");
-	env_quote(spec->image_workdir, out);
+	buf_shell(out, spec->image_workdir);
 	buf_puts(out, "; cd \"$s\" 2>/dev/null || { mkdir -p \"$s\" && cd \"$s\"; } 2>/dev/null\n");
 }
 
@@ -502,9 +502,9 @@ static void script_image_workdir(const struct sandbox_spec *spec, struct buf *ou
 static void script_link(const struct sandbox_link *link, struct buf *out)
 {
 	buf_puts(out, "(umask 022; l=");
-	env_quote(link->at, out);
+	buf_shell(out, link->at);
 	buf_puts(out, "; t=");
-	env_quote(link->to, out);
+	buf_shell(out, link->to);
 	buf_puts(out, "; mkdir -p \"${l%/*}\" \"${l%/*}/$t\"; [ -L \"$l\" ] || { rm -rf \"$l\"; "
 	              "ln -s \"$t\" \"$l\"; }) 2>/dev/null || :\n");
 }
@@ -517,7 +517,7 @@ static void script_commands(const struct sandbox_script *what, const char *hidde
 
 	for (size_t i = 0; i < what->n_commands; i++) {
 		buf_printf(out, "stoker_%zu=", i);
-		env_quote(what->commands[i], out);
+		buf_shell(out, what->commands[i]);
 		buf_putc(out, '\n');
 	}
 	/* The command that runs gets the signal itself and may clean up; what would follow it does
@@ -534,7 +534,7 @@ static void script_commands(const struct sandbox_script *what, const char *hidde
 		           i, i, hidden);
 	buf_puts(&line, "printf 'code 0\\n' >&3; exit 0");
 	buf_puts(out, "s=");
-	env_quote(buf_cstr(&line), out);
+	buf_shell(out, buf_cstr(&line));
 	/* busybox's sh counts from 0; dash counts from the innermost eval */
 	buf_puts(out, "\n[ -n \"$BASH_VERSION\" ] || s='\n'$s\n");
 	out->full = out->full || line.full;
@@ -557,7 +557,7 @@ void sandbox_script(struct sandbox *s, const struct sandbox_script *what, struct
 		script_link(&what->link, out);
 	if (what->workdir != NULL) {
 		buf_puts(out, "cd ");
-		env_quote(what->workdir, out);
+		buf_shell(out, what->workdir);
 		buf_puts(out, " || exit 1\n");
 	}
 	script_commands(what, image ? " 3>&- 4<&-" : " 3>&-", out);

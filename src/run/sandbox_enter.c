@@ -125,12 +125,12 @@ static void make_script(const struct sandbox *s, const struct sandbox_entry *e, 
 	env_script(e->env, e->n_env, out);
 	if (e->what->term != NULL) {
 		buf_puts(out, "export TERM=");
-		env_quote(e->what->term, out);
+		buf_shell(out, e->what->term);
 		buf_putc(out, '\n');
 	}
 	if (e->workdir != NULL) {
 		buf_puts(out, "cd ");
-		env_quote(e->workdir, out);
+		buf_shell(out, e->workdir);
 		buf_puts(out, " || exit 1\n");
 	}
 	/* Ending the client does not end the command: something beside it waits for a word, or for
@@ -147,7 +147,7 @@ static void make_script(const struct sandbox *s, const struct sandbox_entry *e, 
 		put_shell(e, out);
 	for (size_t i = 0; i < e->what->n_argv; i++) {
 		buf_putc(out, ' ');
-		env_quote(e->what->argv[i], out);
+		buf_shell(out, e->what->argv[i]);
 	}
 	buf_puts(out, " 3<&-\n");
 }
