@@ -139,16 +139,24 @@ static void flag(struct buf *out, const char *name, const char *value)
 	buf_shell(out, value);
 }
 
-/* vLLM takes these ranks only. */
-static int64_t lora_rank(const struct inference_facts *f)
+int64_t inference_lora_rank(int64_t least)
 {
 	static const int64_t allowed[] = {8, 16, 32, 64, 128, 256, 320, 512};
-	int64_t rank = f->lora_rank > 0 ? f->lora_rank : 16;
 
 	for (size_t i = 0; i < COUNT(allowed); i++)
-		if (allowed[i] >= rank)
+		if (allowed[i] >= least)
 			return allowed[i];
-	return rank;
+	return least;
+}
+
+static void chat_template(const struct inference_facts *f, const struct inference_places *at,
+                          struct buf *out)
+{
+	if (!f->chat_template)
+		return;
+	buf_puts(out, " --chat-template ");
+	buf_shell(out, at->checkpoint);
+	buf_puts(out, "/chat_template.jinja");
 }
 
 static void vllm(const struct inference_facts *f, const struct inference_places *at,
@@ -159,8 +167,9 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 	buf_puts(out, " serve ");
 	buf_shell(out, lora ? at->base : at->checkpoint);
 	if (lora) {
-		buf_printf(out, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules ",
-		           lora_rank(f));
+		buf_printf(
+			out, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules ",
+			inference_lora_rank(f->lora_rank > 0 ? f->lora_rank : INFERENCE_LORA_RANK));
 		buf_shell(out, at->served);
 		buf_putc(out, '=');
 		buf_shell(out, at->checkpoint);
@@ -169,11 +178,7 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 	}
 	if (inference_base(f) == INFERENCE_BASE_TOKENIZER)
 		flag(out, "--tokenizer", at->base);
-	if (f->chat_template) {
-		buf_puts(out, " --chat-template ");
-		buf_shell(out, at->checkpoint);
-		buf_puts(out, "/chat_template.jinja");
-	}
+	chat_template(f, at, out);
 	if (f->gpus > 1)
 		buf_printf(out, " --tensor-parallel-size %" PRIu32, f->gpus);
 }
@@ -185,11 +190,7 @@ static void sglang(const struct inference_facts *f, const struct inference_place
 	flag(out, "--served-model-name", at->served);
 	if (inference_base(f) == INFERENCE_BASE_TOKENIZER)
 		flag(out, "--tokenizer-path", at->base);
-	if (f->chat_template) {
-		buf_puts(out, " --chat-template ");
-		buf_shell(out, at->checkpoint);
-		buf_puts(out, "/chat_template.jinja");
-	}
+	chat_template(f, at, out);
 	if (f->gpus > 1)
 		buf_printf(out, " --tp %" PRIu32, f->gpus);
 	buf_puts(out, " --api-key \"$STOKER_SERVE_KEY\"");

@@ -5,6 +5,7 @@
  */
 #include "face/deploy.h"
 
+#include "core/inference.h"
 #include "face/answer.h"
 #include "face/instances.h"
 
@@ -192,18 +193,13 @@ static int read_env(const struct doc *list, struct plan *p, struct err *err)
 	return 0;
 }
 
-/* vLLM takes these ranks only. */
 static int64_t lora_rank(const struct plan *p)
 {
-	static const int64_t allowed[] = {8, 16, 32, 64, 128, 256, 320, 512};
-	int64_t most = 16; /* of a checkpoint that does not say */
+	int64_t most = INFERENCE_LORA_RANK;
 
 	for (size_t i = 0; i < p->n; i++)
 		most = MAX(most, p->c[i].lora_r);
-	for (size_t i = 0; i < COUNT(allowed); i++)
-		if (allowed[i] >= most)
-			return allowed[i];
-	return most;
+	return inference_lora_rank(most);
 }
 
 static const char *folder_of(struct arena *a, const struct model_checkpoint *c)
