@@ -178,6 +178,15 @@ uint32_t job_states_placed(void)
 	return set;
 }
 
+uint32_t job_states_active(void)
+{
+	uint32_t set = 0;
+
+	for (unsigned s = 0; s < JOB_STATE_COUNT; s++)
+		set |= job_state_is_final((enum job_state)s) ? 0 : UINT32_C(1) << s;
+	return set;
+}
+
 const char *job_event_name(enum job_event e)
 {
 	assert(e < JOB_EVENT_COUNT);

@@ -50,10 +50,7 @@ static int pick_job(const struct ask *ask, const char *name, bool *newest, struc
 	*out = NULL;
 	if (meta_jobs_count(app->meta, &q, n, err) < 0)
 		return -1;
-	for (unsigned s = 0; s < JOB_STATE_COUNT; s++) {
-		if (!job_state_is_final((enum job_state)s))
-			q.states |= UINT32_C(1) << s;
-	}
+	q.states = job_states_active();
 	if (meta_jobs(app->meta, ask->a, &q, &j, &found, err) < 0)
 		return -1;
 	*newest = *newest && found != 1;

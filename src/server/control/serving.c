@@ -171,13 +171,13 @@ static bool sees(const struct ask *ask, const struct replica *r)
 /* Nothing of this name serves: why, by the team's jobs that would. */
 static int say_why(const struct ask *ask, const char *name, struct err *err)
 {
-	struct meta_query q = {.team_id = ask->principal->team_id, .limit = JOBS_LOOKED_AT};
+	const struct meta_query q = {.team_id = ask->principal->team_id,
+	                             .states = job_states_active(),
+	                             .limit = JOBS_LOOKED_AT};
 	struct app *app = ask->app;
 	struct model_job *jobs;
 	size_t n = 0;
 
-	for (enum job_state state = 0; state < JOB_STATE_COUNT; state++)
-		q.states |= job_state_is_final(state) ? 0U : 1U << state;
 	if (meta_jobs(app->meta, ask->a, &q, &jobs, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
