@@ -73,8 +73,8 @@ static int signed_url(struct request *rq, const char *key, bool by_server, const
 	return 0;
 }
 
-static int load_manifest(struct request *rq, const struct model_checkpoint *row, struct ckpt *out,
-                         struct err *err)
+int handler_manifest(struct request *rq, const struct model_checkpoint *row, struct ckpt *out,
+                     struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_BUF struct buf json = BUF_INIT(MANIFEST_MAX);
@@ -134,7 +134,7 @@ static int show_files_of(struct request *rq, struct js *js, const struct model_j
 	p->total += row->files;
 	if (p->total <= p->offset || p->shown == p->size || row->files == 0)
 		return 0;
-	if (load_manifest(rq, row, &c, err) < 0)
+	if (handler_manifest(rq, row, &c, err) < 0)
 		return err_wrap(err, "checkpoint %s", row->name);
 	for (size_t i = 0; i < c.files.n && p->shown < p->size; i++) {
 		if (first + i < p->offset)

@@ -7,6 +7,7 @@
 
 #include "core/inference.h"
 #include "face/answer.h"
+#include "face/handlers.h"
 #include "face/instances.h"
 
 #define SOURCES_MAX 16
@@ -14,7 +15,6 @@
 #define SECRET_WORD_MAX                                                                            \
 	255 /* of a variable's or a secret's name: ENV_MAX such pairs fit CONFIG_MAX */
 #define CONFIG_MAX ((size_t)256 << 10)
-#define MANIFEST_MAX ((size_t)64 << 20)
 #define FOLDER "/tmp/training_checkpoints"
 #define IMAGE "vllm/vllm-openai:latest"
 
@@ -145,15 +145,12 @@ static int find_size(struct request *rq, const char *id, struct plan *p, struct 
 
 static int find_template(struct request *rq, struct plan *p, struct err *err)
 {
-	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_BUF struct buf json = BUF_INIT(MANIFEST_MAX);
 	const char *path = arena_printf(rq->arena, "%s/chat_template.jinja", p->c[0].name);
 	struct ckpt c = {0};
 
 	if (!is_kind(&p->c[0], "full") || p->c[0].manifest_key == NULL)
 		return 0;
-	if (objstore_get(ctx->objects, p->c[0].manifest_key, &json, err) < 0 ||
-	    ckpt_parse(&c, rq->arena, buf_view(&json), err) < 0)
+	if (handler_manifest(rq, &p->c[0], &c, err) < 0)
 		return err_wrap(err, "checkpoint %s", p->c[0].name);
 	p->chat_template = manifest_find(&c.files, str_of(path)) != NULL;
 	return 0;

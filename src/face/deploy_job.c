@@ -10,7 +10,6 @@
 #include "core/inference.h"
 
 #define JOB_MAX ((size_t)1 << 20) /* of the specification */
-#define MANIFEST_MAX ((size_t)64 << 20)
 #define COMMAND_MAX ((size_t)64 << 10)
 #define PLACE "/models/"
 #define BASE_PLACE PLACE "base"
@@ -103,8 +102,6 @@ static bool is_tokenizer(struct str path)
 
 static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 {
-	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_BUF struct buf json = BUF_INIT(MANIFEST_MAX);
 	size_t prefix = strlen(d->c.name) + 1;
 	struct ckpt c = {0};
 
@@ -113,13 +110,11 @@ static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 	                                    .base_model = d->base_model != NULL ? d->base_model
 	                                                                        : d->c.base_model,
 	                                    .lora_rank = d->c.lora_r};
-	if (d->c.manifest_key == NULL ||
-	    objstore_get(ctx->objects, d->c.manifest_key, &json, err) < 0 ||
-	    ckpt_parse(&c, rq->arena, buf_view(&json), err) < 0)
-		return err->code == ERR_NONE
-		               ? err_set(err, ERR_CONFLICT,
-		                         "checkpoint %s has no list of its files", d->c.name)
-		               : err_wrap(err, "checkpoint %s", d->c.name);
+	if (d->c.manifest_key == NULL)
+		return err_set(err, ERR_CONFLICT, "checkpoint %s has no list of its files",
+		               d->c.name);
+	if (handler_manifest(rq, &d->c, &c, err) < 0)
+		return err_wrap(err, "checkpoint %s", d->c.name);
 	for (size_t i = 0; i < c.files.n; i++) {
 		struct str path = str_of(c.files.file[i].path);
 

@@ -44,6 +44,9 @@ int metrics_post(struct request *rq, struct err *err);
 int metrics_get(struct request *rq, struct err *err);
 
 /* checkpoints.c */
+/* The list of files of a checkpoint whose row names one. */
+int handler_manifest(struct request *rq, const struct model_checkpoint *row, struct ckpt *out,
+                     struct err *err) MUST_CHECK;
 int checkpoints_list(struct request *rq, struct err *err);
 int checkpoint_files(struct request *rq, struct err *err);
 int checkpoint_change(struct request *rq, struct err *err);
