@@ -8,7 +8,8 @@
 
 #define TOKEN_MAX 200
 #define TOKENS_MAX 10000
-#define JOB_TEXT "job-token\n"
+#define JOB_USE "job-token\n"
+#define USE_CAP 32
 #define ATTEMPT_CAP 64      /* of an id */
 #define BASIC_MAX 1000      /* bytes of user and token */
 #define USED_EVERY_MS 60000 /* "last used" is written at most this often */
@@ -141,12 +142,13 @@ static int person_principal(struct app *app, struct arena *a, const char *hash, 
 
 /* ---- of a job's commands ------------------------------------------------------------------- */
 
-static void job_mac(const struct app *app, struct str attempt_id, char out[HASH_HEX_CAP])
+void auth_attempt_mac(const struct app *app, const char *use, struct str attempt_id,
+                      char out[HASH_HEX_CAP])
 {
-	char text[sizeof(JOB_TEXT) + ATTEMPT_CAP];
+	char text[USE_CAP + ATTEMPT_CAP];
 	uint8_t mac[HASH_SHA256_LEN];
 
-	FMT(text, JOB_TEXT "%.*s", STR_ARG(attempt_id));
+	FMT(text, "%s%.*s", use, STR_ARG(attempt_id));
 	hash_hmac_sha256(app->url_secret_key, strlen(app->url_secret_key), text, strlen(text), mac);
 	hex_encode(mac, sizeof(mac), out);
 }
@@ -155,7 +157,7 @@ const char *auth_job_token(struct app *app, struct arena *a, const char *attempt
 {
 	char mac[HASH_HEX_CAP];
 
-	job_mac(app, str_of(attempt_id), mac);
+	auth_attempt_mac(app, JOB_USE, str_of(attempt_id), mac);
 	return arena_printf(a, APP_JOB_TOKEN "_%s_%s", attempt_id, mac);
 }
 
@@ -168,7 +170,7 @@ static const char *job_token_of(struct app *app, struct arena *a, struct str tok
 	if (!str_cut(&mac, '_', &id) || id.n == 0 || id.n >= ATTEMPT_CAP ||
 	    mac.n != HASH_HEX_CAP - 1)
 		return NULL;
-	job_mac(app, id, want);
+	auth_attempt_mac(app, JOB_USE, id, want);
 	return seal_same(mac.p, want, mac.n) ? arena_strz(a, id) : NULL;
 }
 

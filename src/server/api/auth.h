@@ -31,6 +31,10 @@ char *auth_new_token(struct arena *a, const char *prefix, char **hash);
 /* What a job's commands may do at the Hub and with artifacts; in the arena. */
 int auth_job_rights(struct app *app, struct arena *a, const struct model_job *job,
                     const struct job_rights **out, struct err *err) MUST_CHECK;
+/* A MAC of the id of an attempt by a key of the server, in hex: for one `use`, good for no other.
+ */
+void auth_attempt_mac(const struct app *app, const char *use, struct str attempt_id,
+                      char out[HASH_HEX_CAP]);
 /* The token of an attempt's commands. It is stored nowhere: it is the attempt's id and a MAC of it
  * by a key of the server, so the same each time, at any server that leads. It is good as long as
  * the attempt is the one that its job runs. */

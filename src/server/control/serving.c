@@ -1,14 +1,14 @@
 /* serving.c - see serving.h, and serving_ops of face.h. */
 #include "server/control/serving.h"
 
-#include "base/hash.h"
 #include "io/relay.h"
+#include "server/api/auth.h"
 #include "server/api/ctx.h"
 #include "server/control/specs.h"
 
 #include <sys/queue.h>
 
-#define KEY_TEXT "serve/"
+#define KEY_USE "serve/"
 #define PORT_MIN 1024      /* below it is nothing of a job's */
 #define JOBS_LOOKED_AT 200 /* for the one that will serve, the newest first */
 
@@ -74,13 +74,10 @@ void serving_stop(struct app *app)
 
 const char *serving_key(const struct app *app, struct arena *a, const char *attempt_id)
 {
-	const char *text = arena_printf(a, KEY_TEXT "%s", attempt_id);
-	char hex[HASH_HEX_CAP];
-	uint8_t mac[HASH_SHA256_LEN];
+	char mac[HASH_HEX_CAP];
 
-	hash_hmac_sha256(app->url_secret_key, strlen(app->url_secret_key), text, strlen(text), mac);
-	hex_encode(mac, sizeof(mac), hex);
-	return arena_cstr(a, hex);
+	auth_attempt_mac(app, KEY_USE, str_of(attempt_id), mac);
+	return arena_cstr(a, mac);
 }
 
 /* With the lock. */
