@@ -288,6 +288,17 @@ static void write_exchange(const struct gcp_token *t, struct str token, struct b
 	}
 }
 
+/* What came is no token: a refusal of ours by `who`, or a failure of the service. */
+static int refused(const struct gcp_token *t, struct arena *a, const struct http_call *call,
+                   const struct http_reply *reply, const char *who, struct err *err)
+{
+	const char *words = "";
+
+	return is_refusal(reply, a, &words)
+	               ? identity_refused(t->identity, t->audience, who, str_of(words), err)
+	               : http_expect(call, reply, err);
+}
+
 /* The token of the pool, as a header. */
 static int exchange(const struct gcp_token *t, struct arena *a, struct str token,
                     const atomic_bool *cancel, struct buf *pool, struct err *err)
@@ -296,7 +307,6 @@ static int exchange(const struct gcp_token *t, struct arena *a, struct str token
 	struct buf form = BUF_INIT(CREDENTIAL_MAX * 2);
 	const struct doc *d = NULL;
 	struct http_call call;
-	const char *words = "";
 	int r;
 
 	write_exchange(t, token, &form);
@@ -306,14 +316,11 @@ static int exchange(const struct gcp_token *t, struct arena *a, struct str token
 	seal_wipe_buf(&form);
 	if (r < 0)
 		return -1;
-	if (d == NULL && !is_refusal(&reply, a, &words))
-		return http_expect(&call, &reply, err);
 	if (d == NULL)
-		return identity_refused(
-			t->identity, t->audience,
-			arena_printf(a, "the workload identity provider %s gives no token",
-		                     t->provider),
-			str_of(words), err);
+		return refused(t, a, &call, &reply,
+		               arena_printf(a, "the workload identity provider %s gives no token",
+		                            t->provider),
+		               err);
 	return take_token(doc_text(doc_get(d, "access_token")), t->uri, pool, err);
 }
 
@@ -331,21 +338,18 @@ static int act(const struct gcp_token *t, struct arena *a, const struct buf *poo
 	                                    CREDENTIAL_LIFE_S)),
 		.cancel = cancel};
 	const struct doc *d = NULL;
-	const char *words = "";
 	int64_t ends_ms;
 
 	if (post(t, a, &call, &reply, &d, err) < 0)
 		return -1;
-	if (d == NULL && !is_refusal(&reply, a, &words))
-		return http_expect(&call, &reply, err);
 	if (d == NULL)
-		return identity_refused(
-			t->identity, t->audience,
+		return refused(
+			t, a, &call, &reply,
 			arena_printf(a,
 		                     "the service account %s may not be used (it must grant that "
 		                     "subject the role Workload Identity User)",
 		                     t->email),
-			str_of(words), err);
+			err);
 	if (clock_parse(doc_text(doc_get(d, "expireTime")), &ends_ms, err) < 0) {
 		err_become(err, ERR_SOURCE_BROKEN);
 		return err_wrap(err, "expireTime in the reply of %s", t->act_uri);
