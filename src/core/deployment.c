@@ -1,0 +1,70 @@
+/* deployment.c - see deployment.h. */
+#include "core/deployment.h"
+
+const char *const deployment_wanted_word[DEPLOYMENT_WANTED_COUNT] = {
+	[DEPLOYMENT_RUN] = "run",
+	[DEPLOYMENT_STOP] = "stop",
+	[DEPLOYMENT_SLEEP] = "sleep",
+};
+
+const char *const deployment_state_word[DEPLOYMENT_STATES] = {
+	[DEPLOYMENT_CREATED] = "CREATED", [DEPLOYMENT_STARTING] = "STARTING",
+	[DEPLOYMENT_READY] = "READY",     [DEPLOYMENT_FAILED] = "FAILED",
+	[DEPLOYMENT_STOPPED] = "STOPPED", [DEPLOYMENT_SCALED_TO_ZERO] = "SCALED_TO_ZERO",
+};
+
+bool deployment_wanted_parse(struct str word, enum deployment_wanted *out)
+{
+	for (int i = 0; i < DEPLOYMENT_WANTED_COUNT; i++) {
+		if (!str_eq(word, deployment_wanted_word[i]))
+			continue;
+		*out = (enum deployment_wanted)i;
+		return true;
+	}
+	return false;
+}
+
+static void facts_check(const struct deployment_facts *f)
+{
+	assert(f->replicas >= 1 && f->replicas <= DEPLOYMENT_REPLICAS_MAX);
+	assert(f->current_ready <= f->current_placed && f->current_placed <= f->current);
+	assert(f->old_ready <= f->old);
+	(void)f;
+}
+
+struct deployment_step deployment_step(const struct deployment_facts *f)
+{
+	struct deployment_step s = {0};
+	size_t wanted = f->replicas - MIN(f->failed, (size_t)f->replicas);
+
+	facts_check(f);
+	if (f->wanted != DEPLOYMENT_RUN) {
+		s.stop = f->current;
+		s.stop_old = f->old > 0;
+		return s;
+	}
+	/* one that has failed for good is not replaced: its own retries have been taken */
+	s.start = wanted - MIN(wanted, f->current);
+	s.stop = f->current - MIN(f->current, (size_t)f->replicas);
+	/* a revision that fails altogether leaves the one before in its place */
+	s.stop_old =
+		f->old > 0 && (f->replace || (f->current_ready > 0 && f->current_ready >= wanted));
+	s.stop_old_unready = f->old > f->old_ready;
+	s.sleep = f->idle_most_ms > 0 && f->old == 0 && f->current_ready > 0 && f->in_flight == 0 &&
+	          f->idle_ms >= f->idle_most_ms;
+	return s;
+}
+
+enum deployment_state deployment_state(const struct deployment_facts *f)
+{
+	facts_check(f);
+	if (f->wanted == DEPLOYMENT_STOP)
+		return DEPLOYMENT_STOPPED;
+	if (f->wanted == DEPLOYMENT_SLEEP)
+		return DEPLOYMENT_SCALED_TO_ZERO;
+	if (f->current_ready + f->old_ready > 0)
+		return DEPLOYMENT_READY;
+	if (f->current == 0 && f->failed > 0)
+		return DEPLOYMENT_FAILED;
+	return f->current_placed > 0 ? DEPLOYMENT_STARTING : DEPLOYMENT_CREATED;
+}

@@ -1,0 +1,59 @@
+/*
+ * deployment.h - a deployment: jobs that serve one checkpoint under one name. How many of them
+ * there should be, which of them go, and what people see of it, by facts alone. Pure;
+ * server/control/deployments.h takes the steps.
+ */
+#ifndef DEPLOYMENT_H
+#define DEPLOYMENT_H
+
+#include "base/base.h"
+#include "base/buf.h"
+
+#define DEPLOYMENT_REPLICAS_MAX 64
+#define DEPLOYMENT_IDLE_MIN_S 1
+#define DEPLOYMENT_IDLE_MAX_S (30 * 86400)
+
+enum deployment_wanted {
+	DEPLOYMENT_RUN,
+	DEPLOYMENT_STOP,  /* until a person starts it */
+	DEPLOYMENT_SLEEP, /* until a request comes */
+	DEPLOYMENT_WANTED_COUNT,
+};
+extern const char *const deployment_wanted_word[DEPLOYMENT_WANTED_COUNT]; /* as it is stored */
+bool deployment_wanted_parse(struct str word, enum deployment_wanted *out);
+
+/* A revision is what one `deploy` asks for: its jobs are alike. */
+struct deployment_facts {
+	enum deployment_wanted wanted;
+	uint32_t replicas;
+	bool replace; /* the jobs of an older revision go before those of this one are ready */
+	/* jobs that are not over; ready: they take requests */
+	size_t current, current_placed, current_ready;
+	size_t old, old_ready;
+	size_t failed; /* of this revision, since it was last started: they ended by themselves */
+	size_t in_flight;
+	int64_t idle_ms;      /* since the last request, or since the first job was ready */
+	int64_t idle_most_ms; /* 0: it never goes to sleep */
+};
+
+struct deployment_step {
+	size_t start; /* jobs of this revision */
+	size_t stop;  /* the same: those that do not serve first */
+	bool stop_old, stop_old_unready;
+	bool sleep;
+};
+struct deployment_step deployment_step(const struct deployment_facts *f);
+
+enum deployment_state {
+	DEPLOYMENT_CREATED,  /* its jobs wait for room */
+	DEPLOYMENT_STARTING, /* they start, and take no requests yet */
+	DEPLOYMENT_READY,    /* one at least takes requests, perhaps of the revision before */
+	DEPLOYMENT_FAILED,
+	DEPLOYMENT_STOPPED,
+	DEPLOYMENT_SCALED_TO_ZERO,
+	DEPLOYMENT_STATES,
+};
+extern const char *const deployment_state_word[DEPLOYMENT_STATES];
+enum deployment_state deployment_state(const struct deployment_facts *f);
+
+#endif
