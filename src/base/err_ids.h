@@ -44,6 +44,7 @@
 	X(MOUNT_REFUSED,        DENIED,      "mount_refused",          "A link or a file is where the job needs a folder to mount on. Rename it, or choose another folder in the job file.") \
 	X(JOB_NOT_FOUND,        NOT_FOUND,   "job_not_found",          "No job that you can see has this id, prefix or name. `stoker ps -a` lists jobs.") \
 	X(PROJECT_NOT_FOUND,    NOT_FOUND,   "project_not_found",      "No project that you can see has this id or name. `stoker projects ls` lists projects.") \
+	X(DEPLOYMENT_NOT_FOUND, NOT_FOUND,   "deployment_not_found",   "No deployment that you can see has this name. `stoker deployments ls` lists them.") \
 	X(TEAM_NOT_FOUND,       NOT_FOUND,   "team_not_found",         "No team has this id or name. `stoker teams ls` lists teams.") \
 	X(SECRET_NOT_FOUND,     NOT_FOUND,   "secret_not_found",       "The team has no secret of this name. `stoker secrets set NAME` creates it.") \
 	X(CHECKPOINT_NOT_FOUND, NOT_FOUND,   "checkpoint_not_found",   "The job has no checkpoint of this name. `stoker checkpoints ls JOB` lists them.") \

@@ -8,6 +8,7 @@
 
 #include "core/job.h"
 #include "core/ckpt.h"
+#include "core/deployment.h"
 
 #define MODEL_ID_LEN 7 /* of projects, jobs, teams...: short opaque ids, [a-z0-9] */
 #define MODEL_ID_CAP (MODEL_ID_LEN + 1)
@@ -70,6 +71,28 @@ struct model_job {
 	/* while it waits: known to the server that runs, not stored */
 	size_t place;        /* in line, from 1; 0 = not in line */
 	int64_t start_by_ms; /* it starts not later than this; 0 = unknown */
+};
+
+/* Jobs that serve one checkpoint under one name; see core/deployment.h. */
+struct model_deployment {
+	const char *id, *name, *team_id, *team_name, *project_id, *project_name;
+	enum deployment_wanted wanted;
+	uint32_t revision; /* counts from 1; each `deploy` makes one */
+	uint32_t replicas;
+	uint32_t idle_s;           /* without a request, until it goes to sleep; 0 = never */
+	bool replaces;             /* the revision before goes first */
+	const char *checkpoint;    /* "JOB/NAME" */
+	const char *document_json; /* a training_job object, as its jobs are pushed */
+	const char *user;          /* who deployed the revision */
+	int64_t created_ms, updated_ms, started_ms;
+};
+
+/* A job of a deployment that is not over. */
+struct model_replica {
+	const char *job_id, *deployment_id;
+	uint32_t revision;
+	enum job_state state;
+	int64_t created_ms;
 };
 
 /* The fields of a pending job that can be changed. */

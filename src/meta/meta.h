@@ -209,13 +209,39 @@ struct meta_new_job {
 	const char *const *manifests; /* that row->resolved_json names */
 	size_t n_manifests;
 	const char *message; /* of its first event */
+	/* The deployment that it is a job of, and its revision; NULL: of none. With `deploys` that
+	 * revision begins with it, and the row is made or changed. */
+	const char *deployment_id;
+	uint32_t deployment_revision;
+	const struct model_deployment *deploys;
 };
-/* Stores job and first event. *existing: the key was used before; *out is that job then. */
+/* Stores job and first event. ERR_CONFLICT: the deployment has another revision meanwhile, or is
+ * not to run. *existing: the key was used before; *out is that job then. */
 int meta_job_add(struct meta *m, struct arena *a, const struct meta_new_job *j,
                  struct model_job *out, bool *existing, struct err *err) MUST_CHECK;
 /* The job that this key made, ERR_NOT_FOUND if none. */
 int meta_job_by_key(struct meta *m, struct arena *a, const char *project_id, const char *key,
                     struct model_job *out, struct err *err) MUST_CHECK;
+
+/* --- deployments --- */
+/* By name; team_id NULL: of all teams. */
+int meta_deployments(struct meta *m, struct arena *a, const char *team_id, const char *name,
+                     struct model_deployment **out, size_t *n, struct err *err) MUST_CHECK;
+/* of NULL: of all. Newest first. */
+int meta_replicas(struct meta *m, struct arena *a, const char *deployment_id,
+                  struct model_replica **out, size_t *n, struct err *err) MUST_CHECK;
+/* How many jobs of its revision have ended by themselves since it was started, and the last one. */
+int meta_deployment_failed(struct meta *m, struct arena *a, const struct model_deployment *d,
+                           int64_t *n, const char **job_id, struct err *err) MUST_CHECK;
+/* The newest job of its revision, whatever became of it; NULL: all were deleted. */
+int meta_deployment_job(struct meta *m, struct arena *a, const struct model_deployment *d,
+                        const char **job_id, struct err *err) MUST_CHECK;
+/* Only while it is `from` and of this revision: ERR_CONFLICT. now_ms: also of its start. */
+int meta_deployment_want(struct meta *m, const struct model_deployment *from,
+                         enum deployment_wanted to, int64_t now_ms, struct err *err) MUST_CHECK;
+int meta_deployment_scale(struct meta *m, const char *id, uint32_t replicas, uint32_t idle_s,
+                          int64_t now_ms, struct err *err) MUST_CHECK;
+int meta_deployment_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
 
 struct meta_step {
 	const char *job_id;

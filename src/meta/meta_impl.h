@@ -56,6 +56,10 @@ int meta_trash_add(struct db_tx *tx, const char *kind, const char *what,
 int meta_job_trash(struct db_tx *tx, const char *project_id, const char *job_id,
                    struct err *err) MUST_CHECK;
 
+/* meta_deployment.c; of a job that has just been inserted. */
+int meta_deployment_join(struct db_tx *tx, const struct meta_new_job *n,
+                         struct err *err) MUST_CHECK;
+
 /* The column jobs.cache. */
 void meta_cache_flags(int64_t column, struct model_job *out);
 

@@ -419,6 +419,7 @@ static int job_add_once(struct meta *m, struct arena *a, const struct meta_new_j
 	if (name == NULL)
 		name = arena_printf(a, "job-%lld", (long long)count);
 	if (insert_job(&tx, j, name, err) < 0 || add_names(&tx, n, err) < 0 ||
+	    meta_deployment_join(&tx, n, err) < 0 ||
 	    put_weights(&tx, j->id, n->manifests, n->n_manifests, err) < 0 ||
 	    event_in(&tx, j->id, &first, err) < 0 ||
 	    meta_one_in(&tx, a, JOB "WHERE j.id = ?", DB_ARGS(db_text(j->id)), job_row, out,

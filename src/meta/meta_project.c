@@ -114,13 +114,17 @@ static int project_del_once(struct meta *m, const char *id, struct err *err)
 	char states[META_STATES_CAP];
 	struct model_project p = {0};
 	const char **job = NULL;
+	const char **deployment = NULL;
 	int64_t active = 0;
-	size_t n = 0;
+	size_t n = 0, n_deployments = 0;
 
 	meta_states(meta_active_states(), states);
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    meta_one_in(&tx, a, PROJECT "WHERE p.id = ?", DB_ARGS(db_text(id)), project_row, &p,
 	                ERR_PROJECT_NOT_FOUND, err) < 0 ||
+	    meta_list_in(&tx, a, "SELECT name FROM deployments WHERE project_id = ? ORDER BY name",
+	                 DB_ARGS(db_text(id)), sizeof(*deployment), id_row, &deployment,
+	                 &n_deployments, err) < 0 ||
 	    db_number(&tx,
 	              arena_printf(
 			      a, "SELECT count(*) FROM jobs WHERE project_id = ? AND state IN (%s)",
@@ -129,6 +133,10 @@ static int project_del_once(struct meta *m, const char *id, struct err *err)
 	    meta_list_in(&tx, a, "SELECT id FROM jobs WHERE project_id = ?", DB_ARGS(db_text(id)),
 	                 sizeof(*job), id_row, &job, &n, err) < 0)
 		return -1;
+	if (n_deployments > 0)
+		return err_set(err, ERR_CONFLICT,
+		               "project %s has deployment %s: `stoker deployments rm %s` first",
+		               p.name, deployment[0], deployment[0]);
 	if (active > 0)
 		return err_set(err, ERR_CONFLICT,
 		               "project %s has %lld active jobs: stop them first", p.name,

@@ -24,6 +24,7 @@ static const struct table {
 	{"secrets", {"id"}, NULL},
 	{"projects", {"id"}, "rowid"},
 	{"jobs", {"id"}, "rowid"},
+	{"deployments", {"id"}, NULL},
 	{"idempotency", {"project_id", "key"}, NULL},
 	{"events", {"seq"}, "seq"},
 	{"attempts", {"id", "node_rank"}, NULL},

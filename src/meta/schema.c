@@ -298,17 +298,33 @@ static const char version_21[] =
 	"ALTER TABLE artifacts ADD COLUMN job_id TEXT;"
 	"CREATE INDEX artifacts_stored ON artifacts(team_id, owner, created_ms);";
 
+/* Jobs that serve one checkpoint under one name: what people want of them (core/deployment.h), and
+ * the job that one of them is. A job of no deployment has none. */
+static const char version_22[] =
+	"CREATE TABLE deployments ("
+	" id TEXT PRIMARY KEY, team_id TEXT NOT NULL REFERENCES teams(id) ON DELETE CASCADE,"
+	" project_id TEXT NOT NULL REFERENCES projects(id) ON DELETE CASCADE, name TEXT NOT NULL,"
+	" wanted TEXT NOT NULL, revision INTEGER NOT NULL, replicas INTEGER NOT NULL,"
+	" idle_s INTEGER NOT NULL, replaces INTEGER NOT NULL, checkpoint TEXT NOT NULL,"
+	" document_json TEXT NOT NULL, \"user\" TEXT NOT NULL, created_ms INTEGER NOT NULL,"
+	" updated_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL, UNIQUE (team_id, name)) STRICT;"
+	"CREATE INDEX deployments_project ON deployments(project_id);"
+	"ALTER TABLE jobs ADD COLUMN deployment_id TEXT;"
+	"ALTER TABLE jobs ADD COLUMN deployment_revision INTEGER NOT NULL DEFAULT 0;"
+	"CREATE INDEX jobs_deployment ON jobs(deployment_id, state) WHERE deployment_id IS NOT "
+        "NULL;";
+
 /* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
  * these: their tables are empty then. */
 static const struct migration {
 	const char *tables, *fill;
-} migrations[SCHEMA_VERSION] = {{version_1, NULL},   {version_2, fill_2},   {version_3, NULL},
-                                {version_4, NULL},   {version_5, NULL},     {version_6, NULL},
-                                {version_7, fill_7}, {version_8, NULL},     {version_9, NULL},
-                                {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
-                                {version_13, NULL},  {version_14, NULL},    {version_15, NULL},
-                                {version_16, NULL},  {version_17, NULL},    {version_18, NULL},
-                                {version_19, NULL},  {version_20, NULL},    {version_21, NULL}};
+} migrations[SCHEMA_VERSION] = {
+	{version_1, NULL},  {version_2, fill_2}, {version_3, NULL},     {version_4, NULL},
+	{version_5, NULL},  {version_6, NULL},   {version_7, fill_7},   {version_8, NULL},
+	{version_9, NULL},  {version_10, NULL},  {version_11, fill_11}, {version_12, NULL},
+	{version_13, NULL}, {version_14, NULL},  {version_15, NULL},    {version_16, NULL},
+	{version_17, NULL}, {version_18, NULL},  {version_19, NULL},    {version_20, NULL},
+	{version_21, NULL}, {version_22, NULL}};
 
 int schema_known(int64_t version, struct err *err)
 {

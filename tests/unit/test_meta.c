@@ -1273,6 +1273,118 @@ static void artifacts_are_kept_by_name(void **state)
 	assert_true(gone);
 }
 
+static int join(struct place *p, const char *job_id, const struct model_deployment *d, bool begins)
+{
+	struct model_job row = a_job(job_id), out;
+	struct meta_new_job n = {.row = &row,
+	                         .message = "deployed",
+	                         .deployment_id = d->id,
+	                         .deployment_revision = d->revision,
+	                         .deploys = begins ? d : NULL};
+	bool existing = false;
+
+	err_clear(&p->err);
+	return meta_job_add(p->m, p->a, &n, &out, &existing, &p->err);
+}
+
+/* One row for each name of a team; a revision begins with its first job, and jobs of another one
+ * do not join it. */
+static void deployments_are_kept(void **state)
+{
+	struct place *p = *state;
+	struct model_project project;
+	struct model_deployment d = {.id = "dep0001",
+	                             .name = "mine",
+	                             .team_id = "team001",
+	                             .project_id = "proj001",
+	                             .revision = 1,
+	                             .replicas = 2,
+	                             .checkpoint = "job0001/last",
+	                             .document_json = "{}",
+	                             .user = "anna",
+	                             .created_ms = 5,
+	                             .updated_ms = 5,
+	                             .started_ms = 0},
+				*all, other, old;
+	struct model_replica *r;
+	const char *job_id;
+	int64_t failed = 0;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &project, &p->err), &p->err);
+	d.project_id = project.id;
+	assert_ok(join(p, "job0001", &d, true), &p->err);
+	assert_ok(join(p, "job0002", &d, false), &p->err);
+	other = d;
+	other.id = "dep0002"; /* made by another call at the same moment */
+	assert_err(join(p, "job0003", &other, true), &p->err, ERR_CONFLICT, "same moment");
+	assert_err(join(p, "job0003", &d, true), &p->err, ERR_CONFLICT, "same moment");
+	err_clear(&p->err);
+	assert_err(meta_job(p->m, p->a, "job0003", &(struct model_job){0}, &p->err), &p->err,
+	           ERR_NOT_FOUND, "");
+	err_clear(&p->err);
+	old = d;
+	d.revision = 2;
+	d.idle_s = 60;
+	d.replaces = true;
+	assert_ok(join(p, "job0004", &d, true), &p->err);
+	assert_err(join(p, "job0005", &old, false), &p->err, ERR_CONFLICT, "changed");
+	err_clear(&p->err);
+	assert_ok(meta_deployments(p->m, p->a, "team001", "mine", &all, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_int_equal(all[0].revision, 2);
+	assert_int_equal(all[0].replicas, 2);
+	assert_int_equal(all[0].idle_s, 60);
+	assert_true(all[0].replaces);
+	assert_string_equal(all[0].checkpoint, "job0001/last");
+	assert_string_equal(all[0].project_name, project.name);
+	assert_ok(meta_deployments(p->m, p->a, "team999", NULL, &all, &n, &p->err), &p->err);
+	assert_int_equal(n, 0);
+	assert_ok(meta_replicas(p->m, p->a, "dep0001", &r, &n, &p->err), &p->err);
+	assert_int_equal(n, 3);
+	assert_string_equal(r[0].job_id, "job0004");
+	assert_int_equal(r[0].revision, 2);
+
+	/* the newest of the revision, and those that have ended by themselves since it began */
+	assert_ok(step(p->m, "job0004", JOB_EV_PLACE, &p->err), &p->err);
+	assert_ok(step(p->m, "job0004", JOB_EV_RESOLVE, &p->err), &p->err);
+	assert_ok(step(p->m, "job0004", JOB_EV_EXIT_BAD, &p->err), &p->err);
+	assert_ok(meta_deployment_failed(p->m, p->a, &d, &failed, &job_id, &p->err), &p->err);
+	assert_int_equal(failed, 1);
+	assert_string_equal(job_id, "job0004");
+	d.started_ms = INT64_MAX;
+	assert_ok(meta_deployment_failed(p->m, p->a, &d, &failed, &job_id, &p->err), &p->err);
+	assert_int_equal(failed, 0);
+	assert_ok(meta_deployment_job(p->m, p->a, &d, &job_id, &p->err), &p->err);
+	assert_string_equal(job_id, "job0004");
+	assert_ok(meta_replicas(p->m, p->a, NULL, &r, &n, &p->err), &p->err);
+	assert_int_equal(n, 2);
+
+	/* what people want is compared and set */
+	assert_ok(meta_deployment_want(p->m, &d, DEPLOYMENT_SLEEP, 70, &p->err), &p->err);
+	assert_err(meta_deployment_want(p->m, &d, DEPLOYMENT_STOP, 71, &p->err), &p->err,
+	           ERR_CONFLICT, "same moment");
+	err_clear(&p->err);
+	assert_err(join(p, "job0006", &d, false), &p->err, ERR_CONFLICT, "changed");
+	err_clear(&p->err);
+	d.wanted = DEPLOYMENT_SLEEP;
+	assert_ok(meta_deployment_want(p->m, &d, DEPLOYMENT_RUN, 80, &p->err), &p->err);
+	assert_ok(meta_deployment_scale(p->m, "dep0001", 3, 0, 81, &p->err), &p->err);
+	assert_ok(meta_deployments(p->m, p->a, NULL, NULL, &all, &n, &p->err), &p->err);
+	assert_int_equal(all[0].started_ms, 80);
+	assert_int_equal(all[0].replicas, 3);
+	assert_int_equal(all[0].wanted, DEPLOYMENT_RUN);
+
+	/* a project is not deleted beneath it */
+	assert_err(meta_project_del(p->m, project.id, &p->err), &p->err, ERR_CONFLICT,
+	           "stoker deployments rm mine");
+	err_clear(&p->err);
+	assert_ok(meta_deployment_del(p->m, "dep0001", &p->err), &p->err);
+	assert_err(meta_deployment_del(p->m, "dep0001", &p->err), &p->err, ERR_NOT_FOUND, "");
+	err_clear(&p->err);
+}
+
 /* A database of the version before refs: what its mirrors named is named by refs. */
 static void weights_move_onto_refs(void **state)
 {
@@ -1280,6 +1392,9 @@ static void weights_move_onto_refs(void **state)
 		"DROP TABLE refs; DROP TABLE hub_revs; DROP TABLE repo_refs;"
 		"DROP TABLE repo_commits; DROP TABLE repo_moves; DROP TABLE repo_pulls;"
 		"DROP TABLE repo_events; DROP TABLE repos; DROP TABLE artifacts;"
+		"DROP TABLE deployments; DROP INDEX jobs_deployment;"
+		"ALTER TABLE jobs DROP COLUMN deployment_id;"
+		"ALTER TABLE jobs DROP COLUMN deployment_revision;"
 		"ALTER TABLE mirrors ADD COLUMN manifest TEXT;"
 		"ALTER TABLE mirrors ADD COLUMN used_ms INTEGER NOT NULL DEFAULT 0;"
 		"CREATE INDEX mirrors_manifest ON mirrors(manifest);"
@@ -1474,6 +1589,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(artifacts_are_kept_by_name, setup, teardown),
 	cmocka_unit_test_setup_teardown(weights_move_onto_refs, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_statement_can_fail, setup, teardown),
+	cmocka_unit_test_setup_teardown(deployments_are_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_table_is_moved, setup, teardown),
 	cmocka_unit_test_setup_teardown(rows_are_moved_once, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_newer_database_is_refused, setup, teardown),
