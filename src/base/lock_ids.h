@@ -27,6 +27,7 @@
 	X(KEYED,          "keyed",            "server/control/keyed_executor.c",        "the keys that have a task") \
 	X(SPECS,          "specs",            "server/control/specs.c",        "the specifications that were read") \
 	X(LIVE,           "live",             "server/control/live.c",         "heartbeats, progress and what jobs wait for") \
+	X(DEPLOYMENTS,    "deployments",      "server/control/deployments.c",  "deployments whose next job could not be pushed") \
 	X(SERVING,        "serving",          "server/control/serving.c",      "the servers that jobs run, and their requests") \
 	X(CACHE_WATCH,    "cache.watch",      "server/data/cache.c",        "how full the caches of running jobs were last seen") \
 	X(EXEC,           "exec",             "server/api/exec.c",         "sessions of `stoker exec`") \

@@ -664,6 +664,7 @@ struct serving_target {
 	const char *attempt_id;
 	const char *key; /* what a request to it comes with */
 	uint32_t port;   /* of 127.0.0.1 */
+	bool waits;      /* there is none yet, but one comes: CHANNEL_SERVING tells of it */
 };
 
 struct serving_row {
@@ -681,6 +682,53 @@ struct serving_ops {
 	            struct err *err);
 	void (*give)(struct app *app, const char *attempt_id, bool failed); /* any thread */
 	int (*list)(const struct ask *ask, struct serving_row **out, size_t *n, struct err *err);
+};
+
+/* Jobs that serve under one name; see core/deployment.h. */
+struct deployment_job {
+	const char *job_id;
+	uint32_t revision;
+	enum job_state state;
+	bool serves;
+	unsigned in_flight;
+	uint64_t requests, failures;
+};
+
+struct deployment_view {
+	struct model_deployment d; /* id NULL: no deployment, but a job with runtime.serve */
+	enum deployment_state state;
+	uint32_t ready;
+	unsigned in_flight;          /* these three: of the jobs below */
+	uint64_t requests, failures; /* since this server knows them */
+	const char *job_id;          /* the newest of them; NULL: there is none */
+	const char *reason;          /* NULL: nothing to say */
+	struct deployment_job *jobs; /* that are not over, newest first */
+	size_t n_jobs;
+};
+
+struct deployment_want {
+	const char *name, *checkpoint, *project_id;
+	const char *document_json; /* a training_job object */
+	int64_t replicas, idle_s;  /* -1: as it was, else 1 and never */
+	bool replaces;
+};
+
+struct deployment_ops {
+	/* Makes it, or its next revision. Its first job is pushed: fails as that does. */
+	int (*deploy)(const struct ask *ask, const struct deployment_want *want,
+	              struct deployment_view *out, struct err *err);
+	/* With the jobs that serve without one. */
+	int (*list)(const struct ask *ask, struct deployment_view **out, size_t *n,
+	            struct err *err);
+	/* By name. ERR_DEPLOYMENT_NOT_FOUND; ERR_CONFLICT: several teams have it. */
+	int (*get)(const struct ask *ask, const char *name, struct deployment_view *out,
+	           struct err *err);
+	int (*want)(const struct ask *ask, const char *name, enum deployment_wanted wanted,
+	            struct deployment_view *out, struct err *err);
+	/* -1: as it is */
+	int (*scale)(const struct ask *ask, const char *name, int64_t replicas, int64_t idle_s,
+	             struct deployment_view *out, struct err *err);
+	int (*remove)(const struct ask *ask, const char *name, struct err *err);
 };
 
 /* Web identity, see server/api/identity.h: what everybody may know. */
@@ -712,6 +760,7 @@ struct face_ops {
 	const struct identity_ops *identity;
 	const struct artifact_ops *artifacts;
 	const struct serving_ops *serving;
+	const struct deployment_ops *deployments;
 };
 
 struct face_ctx {
@@ -768,6 +817,7 @@ struct str face_host(const struct request *rq);
 
 /* Channels for reply_wait: what changed. */
 #define CHANNEL_JOB "job"             /* + job id: state, progress, log */
+#define CHANNEL_SERVING "serving"     /* + name: a job serves under it, or will not */
 #define CHANNEL_DESIRED "orders"      /* + attempt id: go, stop, exec */
 #define CHANNEL_EXEC "exec"           /* + exec id: it printed, it ended */
 #define CHANNEL_EXEC_IN "exec-in"     /* + exec id: there is input for it, its state changed */

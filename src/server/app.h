@@ -67,6 +67,7 @@ struct hub;
 struct artifacts;
 struct known_tokens;
 struct identities;
+struct deployments;
 
 struct app {
 	unsigned magic;
@@ -130,6 +131,7 @@ struct app {
 	struct live *live;                 /* see live.h */
 	struct known_tokens *known;        /* see auth.h */
 	struct serving *serving;           /* see serving.h */
+	struct deployments *deployments;   /* see deployments.h */
 	struct relay *relay;               /* of requests to the servers that jobs run */
 	struct identities *identities;     /* see identity.h */
 	struct specs *specs;               /* see specs.h */

@@ -4,6 +4,7 @@
 #include "server/api/auth.h"
 #include "server/api/object_rights.h"
 #include "server/maintenance/check.h"
+#include "server/control/deployments.h"
 #include "server/control/inputs.h"
 #include "server/data/hub.h"
 #include "server/start/listener.h"
@@ -190,6 +191,7 @@ static int serve(struct app *app, const sigset_t *signals, struct err *err)
 	loop_run(app->notify);
 	loop_run(app->objects_watch);
 	live_run(app);
+	deployments_run(app);
 	(void)printf("listening on %s\n", app->local_url);
 	(void)fflush(stdout);
 	log_info("listening: url=%s data=%s pid=%d", app->base_url, app->data, (int)getpid());

@@ -72,6 +72,7 @@ const struct face_ops ctx_ops = {
 	.identity = &identity_ops,
 	.artifacts = &artifact_ops,
 	.serving = &serving_ops,
+	.deployments = &deployment_ops,
 	.runners = &runner_ops,
 	.uploads = &upload_ops,
 	.mirrors = &mirror_ops,

@@ -49,5 +49,6 @@ extern const struct hub_ops hub_ops;
 extern const struct repo_ops repo_ops;
 extern const struct artifact_ops artifact_ops;
 extern const struct serving_ops serving_ops;
+extern const struct deployment_ops deployment_ops;
 
 #endif

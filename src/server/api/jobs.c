@@ -3,6 +3,7 @@
 #include "server/maintenance/janitor.h"
 #include "server/control/jobs.h"
 #include "server/api/limits.h"
+#include "server/control/deployments.h"
 #include "server/control/live.h"
 #include "server/control/queue.h"
 #include "server/control/specs.h"
@@ -49,7 +50,7 @@ static int stop_job(const struct ask *ask, const char *job_id, bool now, struct 
 {
 	struct app *app = ask->app;
 	struct model_job job = {0};
-	struct meta_step s = {.event = JOB_EV_STOP, .actor = ask->principal->name, .stop_now = now};
+	const char *why;
 	bool again;
 
 	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &job, err) < 0)
@@ -58,22 +59,11 @@ static int stop_job(const struct ask *ask, const char *job_id, bool now, struct 
 		return err_set(err, ERR_JOB_ENDED, "job %s is already %s", job.id,
 		               job_state_name(job.core.state) + sizeof("TRAINING_JOB_") - 1);
 	again = job.core.state == JOB_STOPPING || job.core.state == JOB_STOPPING_DEPLOYING;
-	s.job_id = job.id;
-	s.now_ms = clock_wall_ms();
-	s.end = job_state_is_placed(job.core.state) && job.core.state != JOB_CREATED
-	                ? JOB_END_NONE /* the runners say */
-	                : JOB_END_STOPPED;
-	s.message = arena_printf(ask->a, "stop requested by %s%s%s", ask->principal->name,
-	                         again ? " again" : "", now ? ", without grace" : "");
-	s.reason = s.message;
-	if (jobs_step(app, &s,
-	              s.end == JOB_END_STOPPED ? arena_printf(ask->a, "job stopped: %s", s.message)
-	                                       : NULL,
-	              NULL, err) < 0)
+	why = arena_printf(ask->a, "stop requested by %s%s%s", ask->principal->name,
+	                   again ? " again" : "", now ? ", without grace" : "");
+	if (jobs_stop(app, ask->a, &job, ask->principal->name, why, now, err) < 0)
 		return -1;
-	if (job.attempt_id != NULL)
-		app_notify(app, CHANNEL_DESIRED, job.attempt_id);
-	loop_kick(app->reconcile);
+	deployments_kick(app); /* another job may take its place */
 	return ctx_job(ask, job.id, out, err);
 }
 

@@ -2,6 +2,8 @@
  * push.c - a new job: validated whole, checked against this machine, its secrets and its code, and
  * stored before the reply, which waits a moment for the queue to look at it.
  */
+#include "server/api/push.h"
+
 #include "server/api/ctx.h"
 #include "server/data/fetch.h"
 #include "server/data/repos.h"
@@ -218,15 +220,11 @@ static void begin_log(struct app *app, const char *job_id)
 		log_warn("job log: job=%s %s", job_id, err.msg);
 }
 
-static int add(struct app *app, struct arena *a, struct model_job *row, const char *key,
-               const struct job_spec *spec, const char *const *code, const char *message,
-               struct model_job *out, struct err *err)
+/* n: has the row, its key, message and deployment. */
+static int add(struct app *app, struct arena *a, struct model_job *row, struct meta_new_job n,
+               const struct job_spec *spec, const char *const *code, struct model_job *out,
+               struct err *err)
 {
-	struct meta_new_job n = {.row = row,
-	                         .idempotency_key = key,
-	                         .code_keys = code,
-	                         .n_code_keys = spec->n_artifacts,
-	                         .message = message};
 	struct resolved f = {0};
 	const char **manifests = NULL;
 	bool existing = false;
@@ -235,6 +233,9 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 		return -1;
 	resolved_manifests(a, &f, &manifests, &n.n_manifests);
 	n.manifests = manifests;
+	n.row = row;
+	n.code_keys = code;
+	n.n_code_keys = spec->n_artifacts;
 	row->id = app_id(a, MODEL_ID_LEN);
 	app_crash_at("push:before");
 	if (meta_job_add(app->meta, a, &n, out, &existing, err) < 0)
@@ -246,7 +247,7 @@ static int add(struct app *app, struct arena *a, struct model_job *row, const ch
 	}
 	begin_log(app, out->id);
 	app_log(app, out->id, "job %s (%s) of project %s: %s", out->name, out->id,
-	        out->project_name, message);
+	        out->project_name, n.message);
 	if (spec->session_on_demand)
 		app_log(app, out->id,
 		        "interactive session on demand: `stoker exec %s` opens a shell while the "
@@ -373,8 +374,11 @@ static int push_job(const struct ask *ask, const char *project_id, const struct 
 		return 0;
 	if (check(ask, &p, doc, &spec, &row, &keys, err) < 0)
 		return -1;
-	return add(app, ask->a, &row, idempotency_key, &spec, keys,
-	           arena_printf(ask->a, "pushed by %s", ask->principal->name), out, err);
+	return add(app, ask->a, &row,
+	           (struct meta_new_job){
+			   .idempotency_key = idempotency_key,
+			   .message = arena_printf(ask->a, "pushed by %s", ask->principal->name)},
+	           &spec, keys, out, err);
 }
 
 static int check_job(const struct ask *ask, const char *team_id, const char *project,
@@ -400,6 +404,19 @@ static int check_job(const struct ask *ask, const char *team_id, const char *pro
 	if (check(ask, &p, doc, &spec, out, &keys, err) < 0)
 		return -1;
 	return forecast ? queue_forecast(app, ask->a, out, p.pinned_cluster, &out->reason, err) : 0;
+}
+
+static struct meta_new_job of_deployment(const struct ask *ask, const struct model_deployment *d,
+                                         bool begins)
+{
+	return (struct meta_new_job){
+		.deployment_id = d->id,
+		.deployment_revision = d->revision,
+		.deploys = begins ? d : NULL,
+		.message = begins ? arena_printf(ask->a, "deployed by %s as %s, revision %u",
+	                                         ask->principal->name, d->name, d->revision)
+	                          : arena_printf(ask->a, "started for deployment %s, revision %u",
+	                                         d->name, d->revision)};
 }
 
 /* The inputs of the new job: those of the old one or, to resume, its newest complete checkpoint. */
@@ -439,9 +456,10 @@ static void load_from(struct arena *a, const struct model_job *old, struct job_s
 	spec->load.n_refs = 1;
 }
 
-static int push_again(const struct ask *ask, const char *job_id, bool resume, struct model_job *out,
-                      struct err *err)
+static int repeat(const struct ask *ask, const char *job_id, bool resume,
+                  const struct model_deployment *d, struct model_job *out, struct err *err)
 {
+	struct meta_new_job n = {0};
 	struct app *app = ask->app;
 	struct model_project p = {0};
 	struct model_job old = {0}, row;
@@ -466,10 +484,38 @@ static int push_again(const struct ask *ask, const char *job_id, bool resume, st
 	    loads_check(app, ask->a, &row, &spec, &frozen, err) < 0 ||
 	    check_code(app, ask->a, NULL, &spec, &keys, err) < 0)
 		return -1;
-	return add(app, ask->a, &row, NULL, &spec, keys,
-	           arena_printf(ask->a, "%s from %s by %s", resume ? "resumed" : "recreated",
-	                        old.id, ask->principal->name),
-	           out, err);
+	if (d != NULL)
+		n = of_deployment(ask, d, false);
+	else
+		n.message =
+			arena_printf(ask->a, "%s from %s by %s", resume ? "resumed" : "recreated",
+		                     old.id, ask->principal->name);
+	return add(app, ask->a, &row, n, &spec, keys, out, err);
+}
+
+static int push_again(const struct ask *ask, const char *job_id, bool resume, struct model_job *out,
+                      struct err *err)
+{
+	return repeat(ask, job_id, resume, NULL, out, err);
+}
+
+int push_replica(const struct ask *ask, const struct model_deployment *d, const char *like,
+                 bool begins, struct model_job *out, struct err *err)
+{
+	struct model_project p = {0};
+	struct job_spec spec = {0};
+	const char **keys = NULL;
+	const struct doc *doc;
+	struct model_job row;
+
+	assert(like == NULL || !begins);
+	if (like != NULL)
+		return repeat(ask, like, false, d, out, err);
+	if (js_parse(ask->a, str_of(d->document_json), &doc, err) < 0 ||
+	    ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_project(ask, d->project_id, &p, err) < 0 ||
+	    check(ask, &p, doc, &spec, &row, &keys, err) < 0)
+		return -1;
+	return add(ask->app, ask->a, &row, of_deployment(ask, d, begins), &spec, keys, out, err);
 }
 
 const struct push_ops push_ops = {

@@ -45,6 +45,30 @@ static int step_locked(struct app *app, const struct meta_step *asked, const cha
 	return 0;
 }
 
+int jobs_stop(struct app *app, struct arena *a, const struct model_job *job, const char *actor,
+              const char *why, bool now, struct err *err)
+{
+	struct meta_step s = {.job_id = job->id,
+	                      .event = JOB_EV_STOP,
+	                      .now_ms = clock_wall_ms(),
+	                      .actor = actor,
+	                      .message = why,
+	                      .reason = why,
+	                      .stop_now = now};
+
+	s.end = job_state_is_placed(job->core.state) && job->core.state != JOB_CREATED
+	                ? JOB_END_NONE /* the runners say */
+	                : JOB_END_STOPPED;
+	if (jobs_step(app, &s,
+	              s.end == JOB_END_STOPPED ? arena_printf(a, "job stopped: %s", why) : NULL,
+	              NULL, err) < 0)
+		return -1;
+	if (job->attempt_id != NULL)
+		app_notify(app, CHANNEL_DESIRED, job->attempt_id);
+	loop_kick(app->reconcile);
+	return 0;
+}
+
 int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum job_state *to,
               struct err *err)
 {

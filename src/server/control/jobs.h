@@ -14,6 +14,10 @@
  * the event is not legal: nothing is written then. to may be NULL. */
 int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum job_state *to,
               struct err *err) MUST_CHECK;
+/* A person or the server wants it to end; now: without grace. ERR_CONFLICT: it has ended. `why` is
+ * the event's text and, of a job that was not placed, the last line of its log. */
+int jobs_stop(struct app *app, struct arena *a, const struct model_job *job, const char *actor,
+              const char *why, bool now, struct err *err) MUST_CHECK;
 /* Ends a placed job before any user code ran: DEPLOY_FAILED with "<stage>: <cause>". A job that
  * moved on meanwhile (stopped) is left as it is. */
 void jobs_deploy_failed(struct app *app, const struct model_job *job, const char *stage,

@@ -4,6 +4,7 @@
 #include "io/relay.h"
 #include "server/api/auth.h"
 #include "server/api/ctx.h"
+#include "server/control/deployments.h"
 #include "server/control/specs.h"
 
 #include <sys/queue.h>
@@ -21,6 +22,7 @@ struct replica {
 	bool serves, over;
 	unsigned in_flight;
 	uint64_t requests, failures;
+	int64_t used_ms; /* when it last had one on its way, or began to serve; monotonic */
 	LIST_ENTRY(replica) link;
 };
 
@@ -94,6 +96,13 @@ static struct replica *find(struct serving *s, const char *attempt_id)
 	return NULL;
 }
 
+/* Who waits for it is let in. */
+static void begins(struct app *app, const char *name)
+{
+	app_notify(app, CHANNEL_SERVING, name);
+	deployments_kick(app);
+}
+
 /* What it serves as is in its specification, which no runner writes. */
 static void meet(struct app *app, const struct model_job *job, const char *attempt_id,
                  uint32_t port, bool serves)
@@ -115,16 +124,20 @@ static void meet(struct app *app, const struct model_job *job, const char *attem
 		                      .team_name = xstrdup(job->team_name),
 		                      .name = xstrdup(hold.spec->serve.name),
 		                      .port = port,
-		                      .serves = serves};
+		                      .serves = serves,
+		                      .used_ms = clock_mono_ms()};
 		LIST_INSERT_HEAD(&s->all, r, link);
 		replica_check(s, r);
 	}
 	lock_give(&s->lock);
+	if (serves)
+		begins(app, hold.spec->serve.name);
 }
 
 void serving_heard(struct app *app, const struct model_job *job, const char *attempt_id,
                    uint32_t port, bool serves)
 {
+	AUTO_FREE char *begun = NULL;
 	struct serving *s = app->serving;
 	struct replica *r;
 
@@ -133,6 +146,10 @@ void serving_heard(struct app *app, const struct model_job *job, const char *att
 	lock_take(&s->lock);
 	r = find(s, attempt_id);
 	if (r != NULL && !r->over) {
+		if (serves && !r->serves) {
+			r->used_ms = clock_mono_ms();
+			begun = xstrdup(r->name);
+		}
 		r->port = port;
 		r->serves = serves;
 		replica_check(s, r);
@@ -140,6 +157,32 @@ void serving_heard(struct app *app, const struct model_job *job, const char *att
 	lock_give(&s->lock);
 	if (r == NULL)
 		meet(app, job, attempt_id, port, serves);
+	else if (begun != NULL)
+		begins(app, begun);
+}
+
+bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *out)
+{
+	struct serving *s = app->serving;
+	int64_t now = clock_mono_ms();
+	struct replica *r;
+
+	*out = (struct serving_facts){0};
+	lock_take(&s->lock);
+	LIST_FOREACH(r, &s->all, link)
+	{
+		replica_check(s, r);
+		if (r->over || strcmp(r->job_id, job_id) != 0)
+			continue;
+		*out = (struct serving_facts){.serves = r->serves,
+		                              .in_flight = r->in_flight,
+		                              .requests = r->requests,
+		                              .failures = r->failures,
+		                              .idle_ms = r->in_flight > 0 ? 0 : now - r->used_ms};
+		break;
+	}
+	lock_give(&s->lock);
+	return r != NULL;
 }
 
 void serving_ended(struct app *app, const char *attempt_id)
@@ -156,6 +199,8 @@ void serving_ended(struct app *app, const char *attempt_id)
 		r->over = true;
 	}
 	lock_give(&s->lock);
+	if (r != NULL)
+		deployments_kick(app);
 }
 
 /* ---- for the face --------------------------------------------------------------------------- */
@@ -231,7 +276,9 @@ static int take(const struct ask *ask, const char *name, struct serving_target *
 			"team",
 			name);
 	if (best == NULL)
-		return say_why(ask, name, err);
+		return deployments_asked(ask, name, &out->waits, err) < 0 ? -1
+		       : out->waits                                       ? 0
+		                                                          : say_why(ask, name, err);
 	out->key = serving_key(ask->app, ask->a, out->attempt_id);
 	return 0;
 }
@@ -246,6 +293,7 @@ static void give(struct app *app, const char *attempt_id, bool failed)
 	assert(r != NULL && r->in_flight > 0); /* taken, and not given back */
 	r->in_flight--;
 	r->failures += failed ? 1 : 0;
+	r->used_ms = clock_mono_ms();
 	if (r->over && r->in_flight == 0)
 		drop(r);
 	lock_give(&s->lock);

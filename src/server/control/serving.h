@@ -15,6 +15,15 @@ void serving_heard(struct app *app, const struct model_job *job, const char *att
                    uint32_t port, bool serves);
 void serving_ended(struct app *app, const char *attempt_id);
 
+/* What is known of the server that this job runs. False: nothing. */
+struct serving_facts {
+	bool serves;
+	unsigned in_flight;
+	uint64_t requests, failures;
+	int64_t idle_ms; /* since it last had a request on its way, or began to serve */
+};
+bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *out);
+
 /* The key that requests to the job's server come with. */
 const char *serving_key(const struct app *app, struct arena *a, const char *attempt_id);
 

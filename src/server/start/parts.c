@@ -10,6 +10,7 @@
 #include "server/control/prepare.h"
 #include "server/control/queue.h"
 #include "server/control/reconcile.h"
+#include "server/control/deployments.h"
 #include "server/control/serving.h"
 #include "server/control/specs.h"
 #include "server/data/artifacts.h"
@@ -27,6 +28,7 @@ void parts_start(struct app *app)
 	specs_start(app);
 	exec_start(app);
 	serving_start(app);
+	deployments_start(app);
 	identity_start(app);
 	cache_start(app);
 	maintenance_start(app);
@@ -54,6 +56,7 @@ void parts_stop(struct app *app)
 	live_stop(app);
 	keyed_executor_stop(app->sweeps);
 	keyed_executor_stop(app->deliveries);
+	deployments_stop(app);
 	queue_stop(app);
 	inputs_stop(app);
 	fetch_stop(app);
@@ -70,6 +73,7 @@ void parts_free(struct app *app)
 	loop_free(app->janitor);
 	loop_free(app->notify);
 	loop_free(app->objects_watch);
+	deployments_free(app);
 	queue_free(app);
 	keyed_executor_free(app->sweeps);
 	keyed_executor_free(app->deliveries);
