@@ -17,7 +17,9 @@
 
 struct deploy {
 	const char *name, *engine_word, *command, *image, *accelerator, *memory, *base_model;
-	int64_t cpu_count; /* 0: as the training job */
+	int64_t cpu_count;        /* 0: as the training job */
+	int64_t replicas, idle_s; /* -1: as they were */
+	bool replaces;
 	const struct doc *env;
 	struct model_job job; /* that wrote the checkpoint */
 	struct model_checkpoint c;
@@ -42,7 +44,9 @@ static int read_body(struct request *rq, struct deploy *d, const char **job,
 	    body_text(body, "base_model", false, &d->base_model, err) < 0 ||
 	    body_text(body, "accelerator", false, &d->accelerator, err) < 0 ||
 	    body_text(body, "memory", false, &d->memory, err) < 0 ||
-	    body_int(body, "cpu_count", 1, 4096, &d->cpu_count, err) < 0)
+	    body_int(body, "cpu_count", 1, 4096, &d->cpu_count, err) < 0 ||
+	    deployment_sizes(body, &d->replicas, &d->idle_s, err) < 0 ||
+	    body_bool(body, "replace", &d->replaces, err) < 0)
 		return -1;
 	d->env = doc_get(body, "environment_variables");
 	if (d->env != NULL && !doc_is(d->env, DOC_MAP))
@@ -262,9 +266,8 @@ int deployments_create(struct request *rq, struct err *err)
 	const char *job_id = NULL, *checkpoint = NULL;
 	struct deploy *d = ARENA_NEW(rq->arena, struct deploy);
 	AUTO_BUF struct buf json = BUF_INIT(JOB_MAX);
-	AUTO_ANSWER struct answer an = {0};
-	struct model_job made = {0};
-	const struct doc *doc;
+	struct deployment_view made = {0};
+	struct deployment_want want;
 	bool own;
 	struct js js;
 
@@ -295,19 +298,17 @@ int deployments_create(struct request *rq, struct err *err)
 	write_weights(rq, d, own, &js);
 	write_runtime(d, &js);
 	js_close(&js);
-	if (buf_check(&json, "the job", err) < 0 ||
-	    js_parse(rq->arena, buf_view(&json), &doc, err) < 0 ||
-	    ctx->ops->pushes->push(face_ask(rq), d->job.project_id, doc, NULL, &made, err) < 0)
+	if (buf_check(&json, "the job", err) < 0)
 		return -1;
-	answer_open(&an);
-	js_key(&an.js, "deployment");
-	js_open(&an.js);
-	js_kv(&an.js, "name", d->name);
-	js_kv(&an.js, "state", "CREATED");
-	js_kv(&an.js, "training_job_id", made.id);
-	js_kv(&an.js, "checkpoint", arena_printf(rq->arena, "%s/%s", d->job.id, d->c.name));
-	js_kv(&an.js, "team_name", made.team_name);
-	js_kv(&an.js, "url", arena_printf(rq->arena, "%s/deployments/%s", face_url(rq), d->name));
-	js_close(&an.js);
-	return answer_send(rq, &an, 200, err);
+	want = (struct deployment_want){
+		.name = d->name,
+		.checkpoint = arena_printf(rq->arena, "%s/%s", d->job.id, d->c.name),
+		.project_id = d->job.project_id,
+		.document_json = arena_strz(rq->arena, buf_view(&json)),
+		.replicas = d->replicas,
+		.idle_s = d->idle_s,
+		.replaces = d->replaces};
+	if (ctx->ops->deployments->deploy(face_ask(rq), &want, &made, err) < 0)
+		return -1;
+	return deployment_send(rq, &made, err);
 }

@@ -76,8 +76,18 @@ int weights_remove(struct request *rq, struct err *err);
 /* artifact.c */
 int artifacts_list(struct request *rq, struct err *err);
 
-/* serving.c */
+/* deployments.c */
 int deployments_list(struct request *rq, struct err *err);
+int deployment_show(struct request *rq, struct err *err);
+int deployment_stop(struct request *rq, struct err *err);
+int deployment_start(struct request *rq, struct err *err);
+int deployment_change(struct request *rq, struct err *err);
+int deployment_remove(struct request *rq, struct err *err);
+int deployment_send(struct request *rq, const struct deployment_view *v,
+                    struct err *err) MUST_CHECK;
+/* -1 where the body does not say. */
+int deployment_sizes(const struct doc *body, int64_t *replicas, int64_t *idle_s,
+                     struct err *err) MUST_CHECK;
 /* deploy_job.c */
 int deployments_create(struct request *rq, struct err *err);
 

@@ -161,6 +161,54 @@ static void artifact_metrics(struct buf *out, const struct artifact_counts *c)
 	one(out, "artifact_budget_bytes", "Their limit.", (double)c->budget);
 }
 
+static uint64_t deployment_value(const struct deployment_view *v, size_t row)
+{
+	switch (row) {
+	case 0:
+		return v->d.replicas;
+	case 1:
+		return v->ready;
+	case 2:
+		return v->in_flight;
+	case 3:
+		return v->requests;
+	default:
+		return v->failures;
+	}
+}
+
+static void deployment_metrics(struct request *rq, struct buf *out)
+{
+	static const struct {
+		const char *name, *type, *help;
+	} rows[] = {
+		{"deployment_replicas", "gauge", "Jobs that a deployment should have."},
+		{"deployment_replicas_ready", "gauge", "Those that take requests."},
+		{"deployment_requests_in_flight", "gauge", "Requests on their way."},
+		{"deployment_requests_total", "counter", "Requests to the jobs that it has now."},
+		{"deployment_failures_total", "counter", "Those of them that failed."},
+	};
+	struct deployment_view *v = NULL;
+	struct err err = {0};
+	size_t n = 0;
+
+	if (face_ctx(rq)->ops->deployments->list(face_ask(rq), &v, &n, &err) < 0)
+		return; /* the database is away, which other rows say */
+	for (size_t i = 0; i < COUNT(rows) && n > 0; i++) {
+		buf_printf(out, "# HELP stoker_%s %s\n# TYPE stoker_%s %s\n", rows[i].name,
+		           rows[i].help, rows[i].name, rows[i].type);
+		for (size_t k = 0; k < n; k++) {
+			if (v[k].d.id == NULL)
+				continue;
+			buf_printf(out, "stoker_%s{", rows[i].name);
+			label(out, "team", v[k].d.team_name);
+			buf_putc(out, ',');
+			label(out, "name", v[k].d.name);
+			buf_printf(out, "} %" PRIu64 "\n", deployment_value(&v[k], i));
+		}
+	}
+}
+
 static int metrics(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
@@ -200,6 +248,7 @@ static int metrics(struct request *rq, struct err *err)
 	one(&out, "node_cache_budget_bytes", "Their limit.", (double)s.node_cache_budget);
 	artifact_metrics(&out, &s.artifacts);
 	node_gauges(&out, &s);
+	deployment_metrics(rq, &out);
 	if (buf_check(&out, "metrics", err) < 0)
 		return -1;
 	return reply_bytes(rq, 200, "text/plain; version=0.0.4; charset=utf-8", buf_view(&out));

@@ -7,6 +7,7 @@
 #define JOB PROJECT "/jobs/{job_id}"
 #define TEAM "/v1/teams/{team_id}"
 #define DELETED "id:text! deleted:bool!"
+#define DEPLOYMENT "deployment:@Deployment! replicas[@Replica]!"
 #define DELETED_EXEC "exec_id:text! deleted:bool!"
 #define TERMINAL "tty{rows:int(1,65535)! columns:int(1,65535)! term:filled?}?"
 #define ONE_JOB "training_job:@TrainingJob!"
@@ -45,7 +46,7 @@ const struct schema_doc schema_docs[] = {
 	{ "NodeMetrics", "cpu_usage[@Point]! cpu_memory_usage_bytes[@Point]! gpu_utilization:any! gpu_memory_usage_bytes:any! ephemeral_storage:@Usage!", NULL, NULL },
 	{ .record = &instance_record }, { .record = &job_record, .more = &job_inputs_record }, { .record = &project_record },
 	{ .record = &event_record }, { .record = &attempt_record }, { .record = &checkpoint_record }, { .record = &file_record },
-	{ .record = &mirror_record }, { .record = &repo_record }, { .record = &repo_ref_record }, { .record = &repo_commit_record }, { .record = &artifact_record }, { .record = &serving_record }, { .record = &maintenance_record }, { .record = &team_record }, { .record = &token_record },
+	{ .record = &mirror_record }, { .record = &repo_record }, { .record = &repo_ref_record }, { .record = &repo_commit_record }, { .record = &artifact_record }, { .record = &serving_record }, { .record = &replica_record }, { .record = &maintenance_record }, { .record = &team_record }, { .record = &token_record },
 	{ .record = &new_token_record }, { .record = &secret_record }, { .record = &user_record }, { .record = &capacity_record },
 	{ .record = &node_record }, { .record = &status_record },
 };
@@ -108,7 +109,12 @@ const struct route_doc route_docs[] = {
 	{ HTTP_POST,   "/v1/weights", NULL, "source:text! endpoint:text? allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
 	{ HTTP_GET,    "/v1/deployments", NULL, NULL, "deployments[@Deployment]!", NULL, false },
-	{ HTTP_POST,   "/v1/deployments", NULL, "training_job_id:filled! checkpoint:filled? name:filled? engine:enum(vllm,sglang,llama.cpp)? command:filled? image:filled? base_model:filled? accelerator:filled? memory:filled? cpu_count:int(1,4096)? environment_variables:any?", "deployment{name:text! state:text! training_job_id:text! checkpoint:text! team_name:text! url:text!}!", NULL, false },
+	{ HTTP_POST,   "/v1/deployments", NULL, "training_job_id:filled! checkpoint:filled? name:filled? engine:enum(vllm,sglang,llama.cpp)? command:filled? image:filled? base_model:filled? accelerator:filled? memory:filled? cpu_count:int(1,4096)? environment_variables:any? replicas:int(1,64)? scale_to_zero_s:int(0,2592000)? replace:bool?", DEPLOYMENT, NULL, false },
+	{ HTTP_GET,    "/v1/deployments/{name}", NULL, NULL, DEPLOYMENT, NULL, false },
+	{ HTTP_PATCH,  "/v1/deployments/{name}", NULL, "replicas:int(1,64)? scale_to_zero_s:int(0,2592000)?", DEPLOYMENT, NULL, false },
+	{ HTTP_POST,   "/v1/deployments/{name}/stop", NULL, NULL, DEPLOYMENT, NULL, false },
+	{ HTTP_POST,   "/v1/deployments/{name}/start", NULL, NULL, DEPLOYMENT, NULL, false },
+	{ HTTP_DELETE, "/v1/deployments/{name}", NULL, NULL, NULL, NULL, false },
 	{ HTTP_GET,    "/v1/artifacts", "namespace:text by:text job:text limit:int(1,1000) cursor:filled", NULL, "artifacts[@Artifact]! next_cursor:text!?", NULL, false },
 	{ HTTP_GET,    "/v1/repositories", "type:enum(models,datasets,spaces) owner:text search:text", NULL, "repositories[@Repository]! bytes:int! quota_bytes:int!", NULL, false },
 	{ HTTP_POST,   "/v1/repositories", NULL, "name:text! owner:text? type:enum(models,datasets,spaces)? private:bool?", "repository:@Repository!", NULL, false },

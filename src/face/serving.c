@@ -10,41 +10,8 @@
 
 #define BODY_MAX ((size_t)64 << 20) /* of a request: kept until all is here */
 #define PREFIX "/deployments/"
-
-struct shown_serving {
-	struct serving_row r;
-	const char *state, *url;
-};
-#define SERVING(k, n, f) ROW_AS(shown_serving, k, n, r.f)
-SHOWN(serving, "Deployment", shown_serving, SERVING(R_TEXT, "name", name),
-      ROW(shown_serving, R_TEXT, state), SERVING(R_TEXT, "training_job_id", job_id),
-      SERVING(R_TEXT, "team_name", team_name), ROW(shown_serving, R_TEXT, url),
-      SERVING(R_U32, "requests_in_flight", in_flight), SERVING(R_U64, "requests", requests),
-      SERVING(R_U64, "failures", failures));
-
-int deployments_list(struct request *rq, struct err *err)
-{
-	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_ANSWER struct answer an = {0};
-	struct serving_row *r;
-	size_t n = 0;
-
-	if (ctx->ops->serving->list(face_ask(rq), &r, &n, err) < 0)
-		return -1;
-	answer_open(&an);
-	js_key(&an.js, "deployments");
-	js_list(&an.js);
-	for (size_t i = 0; i < n; i++) {
-		const struct shown_serving v = {
-			.r = r[i],
-			.state = r[i].serves ? "READY" : "STARTING",
-			.url = arena_printf(rq->arena, "%s" PREFIX "%s", face_url(rq), r[i].name)};
-
-		record_write_js(&serving_record, &v, &an.js);
-	}
-	js_end(&an.js);
-	return answer_send(rq, &an, 200, err);
-}
+#define WAKE_MS 600000 /* a request waits so long for the deployment that it has woken */
+#define RETRY_S 10
 
 struct taken {
 	unsigned magic;
@@ -84,6 +51,8 @@ static int forward(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct taken *t = ARENA_NEW(rq->arena, struct taken);
+	uint64_t channel = httpd_channel(CHANNEL_SERVING, rq->arg[0]);
+	uint64_t seq = httpd_channel_seq(request_httpd(rq), channel);
 	struct serving_target to = {0};
 	struct str rest = rest_of(rq);
 	struct relay_call call = {.ended = ended, .arg = t};
@@ -91,6 +60,14 @@ static int forward(struct request *rq, struct err *err)
 	if (request_body(rq, &call.body, err) < 0 ||
 	    ctx->ops->serving->take(face_ask(rq), arg_text(rq, 0), &to, err) < 0)
 		return -1;
+	if (to.waits && !rq->timed_out)
+		return reply_wait(rq, channel, seq,
+		                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + WAKE_MS);
+	if (to.waits) {
+		err->retry_after_s = RETRY_S;
+		return err_set(err, ERR_UNAVAILABLE, "%s is being started, and not ready yet",
+		               arg_text(rq, 0));
+	}
 	*t = (struct taken){TAKEN_MAGIC, ctx, to.attempt_id};
 	call.token = to.key;
 	call.url = arena_printf(rq->arena, "http://127.0.0.1:%" PRIu32 "/%.*s", to.port,

@@ -33,7 +33,7 @@ extern const struct record team_record, token_record, secret_record, event_recor
 	mirror_record, repo_record, repo_ref_record, repo_commit_record, artifact_record;
 /* In the files of their handlers: admin.c, maintenance.c, checkpoints.c. */
 extern const struct record user_record, new_token_record, capacity_record, node_record,
-	status_record, maintenance_record, file_record, serving_record;
+	status_record, maintenance_record, file_record, serving_record, replica_record;
 /* latest: its newest job, NULL = none. */
 void show_project(struct js *js, struct arena *a, const struct model_project *p,
                   const struct model_job *latest);

@@ -63,8 +63,22 @@ static const struct capacity_ops fake_capacity_ops = {
 	.set = fake_capacity_set,
 };
 
-static const struct face_ops ops = {FAKE_OPS, .secrets = &fake_secret_ops,
-                                    .capacity = &fake_capacity_ops};
+static int fake_deployments(const struct ask *ask, struct deployment_view **out, size_t *n,
+                            struct err *err)
+{
+	*out = ARENA_ARRAY(ask->a, struct deployment_view, 2);
+	(*out)[0] = (struct deployment_view){
+		.d = {.id = "dep0001", .name = "mine", .team_name = "Default", .replicas = 2},
+		.ready = 1,
+		.requests = 7};
+	(*out)[1] = (struct deployment_view){.d = {.name = "byhand", .team_name = "Default"}};
+	*n = 2;
+	return 0;
+}
+static const struct deployment_ops fake_deployment_ops = {.list = fake_deployments};
+
+static const struct face_ops ops = {FAKE_OPS, .deployments = &fake_deployment_ops,
+                                    .secrets = &fake_secret_ops, .capacity = &fake_capacity_ops};
 
 static void test_refuses(void **state)
 {
@@ -177,6 +191,13 @@ static void test_meta(void **state)
 	assert_int_equal(g.status, 200);
 	assert_non_null(memmem(g.text.p, g.text.n, "\nstoker_jobs{state=\"pending\"} 2\n", 32));
 	assert_non_null(memmem(g.text.p, g.text.n, "node=\"a\\\"b\\\\c\\nd\"", 17));
+	assert_non_null(
+		strstr(arena_strz(f.a, g.text),
+	               "\nstoker_deployment_replicas_ready{team=\"Default\",name=\"mine\"} 1\n"));
+	assert_non_null(
+		strstr(arena_strz(f.a, g.text),
+	               "\nstoker_deployment_requests_total{team=\"Default\",name=\"mine\"} 7\n"));
+	assert_null(strstr(arena_strz(f.a, g.text), "byhand"));
 	f.token = NULL;
 	g = fake_call(&f, HTTP_GET, "/metrics", "");
 	assert_int_equal(g.status, 401);
