@@ -30,6 +30,13 @@ static const struct opt o_deploy[] = {
 	{"cpus", 0, OPT_COUNT, "N", "cores [as the training job]"},
 	{"memory", 0, OPT_TEXT, "SIZE", "memory [as the training job]"},
 	{"env", 'e', OPT_LIST, "NAME=VALUE", "set an environment variable"},
+	{"replicas", 0, OPT_COUNT, "N", "jobs that share the requests [as before, or 1]"},
+	{"scale-to-zero", 0, OPT_TEXT, "AFTER", "stop the jobs after 15m, 2h, ... without a request; the next one starts them: it waits. never [as before, or never]"},
+	{"replace", 0, OPT_FLAG, NULL, "stop the jobs of the revision before first: where there is no room for both"},
+};
+static const struct opt o_scale[] = {
+	{"replicas", 0, OPT_COUNT, "N", "jobs that share the requests"},
+	{"scale-to-zero", 0, OPT_TEXT, "AFTER", "stop them after 15m, 2h, ... without a request, or never"},
 };
 static const struct opt o_ps[] = {
 	{"watch", 'w', OPT_FLAG, NULL, "refresh every two seconds until Ctrl-C"},
@@ -320,20 +327,42 @@ const struct command commands[] = {
 	 "stoker weights rm 4kq8w2n --yes",
 	 OPTS(o_yes), 1, 1, false, cmd_weights_rm},
 
-	{"deploy", "JOB[/CHECKPOINT]", "serve a checkpoint: push a job that runs an inference engine with it",
+	{"deploy", "JOB[/CHECKPOINT]", "serve a checkpoint under a name, or roll it in where another one is served",
 	 "Without CHECKPOINT it is the newest complete one. Its files say which engine can load it: a GGUF file is for llama.cpp, a model or "
-	 "an adapter for vllm. The base model of an adapter is mirrored from the Hub. The new job has the resources that the training job "
-	 "had for a node, unless options say otherwise; see docs/serving.md.",
+	 "an adapter for vllm. The base model of an adapter is mirrored from the Hub. The jobs that serve have the resources that the training "
+	 "job had for a node, unless options say otherwise. Under a name that is deployed already, the new jobs take over when they are ready, "
+	 "and no request is lost; see docs/serving.md.",
 	 "stoker deploy dgiwbss --name mine --image vllm/vllm-openai:latest\n"
 	 "stoker deploy dgiwbss/checkpoint-500 --engine sglang --accelerator H100:2\n"
+	 "stoker deploy @ --name mine --scale-to-zero 15m --replicas 2\n"
 	 "stoker deploy @ --name mine --command 'python3 /models/mine/serve.py'",
 	 OPTS(o_deploy), 1, 1, true, cmd_deploy},
-	{"deployments ls", "", "list the jobs that serve, and where to ask them",
-	 "A job serves when its file has `runtime.serve`: see docs/serving.md. `stoker stop JOB` ends one; it answers what it has "
-	 "begun, within limits.stop_grace.",
+	{"deployments ls", "", "list deployments, and the jobs that serve without one",
+	 "A job serves without a deployment when its file has `runtime.serve`: see docs/serving.md. `stoker stop JOB` ends such a job.",
 	 "stoker deployments ls\n"
 	 "stoker deployments ls -o json",
 	 NO_OPTS, 0, 0, true, cmd_deployments_ls},
+	{"deployments view", "NAME", "show a deployment: its state, why, its jobs and where to ask it", NULL,
+	 "stoker deployments view mine",
+	 NO_OPTS, 1, 1, true, cmd_deployments_view},
+	{"deployments logs", "NAME", "print the log of the newest job of a deployment", NULL,
+	 "stoker deployments logs mine -f\n"
+	 "stoker deployments logs mine --tail 100",
+	 OPTS(o_logs), 1, 1, false, cmd_deployments_logs},
+	{"deployments stop", "NAME", "end the jobs of a deployment; its name stays, and answers 503",
+	 "Jobs answer what they have begun, within limits.stop_grace.",
+	 "stoker deployments stop mine",
+	 NO_OPTS, 1, 1, false, cmd_deployments_stop},
+	{"deployments start", "NAME", "start a deployment that was stopped, sleeps or has failed", NULL,
+	 "stoker deployments start mine",
+	 NO_OPTS, 1, 1, false, cmd_deployments_start},
+	{"deployments scale", "NAME", "change how many jobs a deployment has, and when it sleeps", NULL,
+	 "stoker deployments scale mine --replicas 3\n"
+	 "stoker deployments scale mine --scale-to-zero 30m",
+	 OPTS(o_scale), 1, 1, false, cmd_deployments_scale},
+	{"deployments rm", "NAME", "delete a deployment and stop its jobs; the checkpoint stays", NULL,
+	 "stoker deployments rm mine --yes",
+	 OPTS(o_yes), 1, 1, false, cmd_deployments_rm},
 
 	{"repos ls", "", "list the repositories that this server holds",
 	 "Models, data sets and spaces that people have created here: those of your team and of yourself, and public ones of others. "
