@@ -312,8 +312,10 @@ class Cluster:
             return self.json("ps", "--everyone") if found is None else found
 
         if self.process and self.process.poll() is None:
-            for job in active():
+            for job in (left := active()):
                 self.cli("stop", job["id"], "--now", code=None)
+            for d in self.api("GET", "/v1/deployments")[1]["deployments"] if left else []:  # they would start others
+                self.cli("deployments", "rm", d["name"], "--yes", code=None)
             until(lambda: not active())
 
     def processes(self):

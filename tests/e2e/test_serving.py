@@ -2,6 +2,8 @@
 import contextlib
 import json
 import sys
+import time
+from concurrent import futures
 
 import pytest
 from conftest import PARTS, ROOT, until
@@ -172,25 +174,119 @@ def trained(cluster, steps, files):
     return job
 
 
+COMMAND = ("--command", "python3 /models/mine/engine.py", "--name", "mine")
+
+
+def deployed(cluster, job, *arguments, env="first"):
+    return cluster.json("deploy", job, *COMMAND, "-e", f"ENGINE_NAME={env}", "-e", "ENGINE_READY=1", "--memory", "128Mi", *arguments)
+
+
+def view(cluster, name="mine"):
+    said = cluster.api("GET", f"/v1/deployments/{name}")[1]
+    return said["deployment"] | {"jobs": said["replicas"]}
+
+
+def is_up(cluster, revision, n=1):
+    """Its jobs of this revision are ready, and alone."""
+    def loaded():
+        v = view(cluster)
+        for job in v["jobs"]:
+            if job["status"] == "TRAINING_JOB_RUNNING" and not job["ready"]:
+                cluster.cli("exec", job["training_job_id"], "--", "sh", "-c", "touch $BT_SCRATCH_DIR/loaded", code=None)
+        return v["state"] == "READY" and [(j["revision"], j["ready"]) for j in v["jobs"]] == [(revision, True)] * n and v
+    return until(loaded)
+
+
 def test_a_checkpoint_is_deployed_and_the_next_one_rolled_in(cluster):
     job = trained(cluster, (1, 2), {"engine.py": ENGINE})
-    made = cluster.json("deploy", f"{job['id']}/checkpoint-1", "--name", "mine", "--command", "python3 /models/mine/engine.py", "-e", "ENGINE_NAME=first")
-    assert made["name"] == "mine" and made["state"] == "CREATED" and made["url"] == f"{cluster.url}/deployments/mine", made
-    first = {"id": made["training_job_id"]}
-    cluster.wait(first, "TRAINING_JOB_RUNNING")
-    make(cluster, first, "loaded")
-    ready(cluster, "mine")
+    made = deployed(cluster, f"{job['id']}/checkpoint-1")
+    assert made["name"] == "mine" and made["state"] in ("CREATED", "STARTING") and made["url"] == f"{cluster.url}/deployments/mine", made
+    is_up(cluster, 1)
     ai = client(cluster, "mine")
     assert [m.id for m in ai.models.list()] == ["first"]
-    # the newest one, under the same name; then the old one goes
-    said = cluster.cli("deploy", job["id"], "--name", "mine", "--command", "python3 /models/mine/engine.py", "--env", "ENGINE_NAME=second", "--memory", "128Mi")
-    assert "checkpoint-2" in said.err and said.out.strip() == made["url"], said
-    second = {"id": next(r["training_job_id"] for r in until(lambda: len(rows(cluster)) == 2 and rows(cluster)) if r["training_job_id"] != first["id"])}
-    make(cluster, second, "loaded")
-    ready(cluster, "mine", 2)
-    cluster.cli("stop", first["id"])
-    until(lambda: [m.id for m in ai.models.list()] == ["second"] and len(rows(cluster)) == 1)
-    assert cluster.job(second)["spec"]["compute"]["memory"] == "128Mi"
+    # the newest one takes its place when it is ready; who asks meanwhile is answered
+    said = cluster.cli("deploy", job["id"], *COMMAND, "--env", "ENGINE_NAME=second")
+    assert "checkpoint-2" in said.err and "revision 2" in said.err and said.out.strip() == made["url"], said
+    stream = ai.chat.completions.create(**say("slow is it"), stream=True)
+    assert [m.id for m in ai.models.list()] == ["first"] and view(cluster)["revision"] == 2
+    make(cluster, {"id": made["training_job_id"]}, "go")
+    assert "".join(c.choices[0].delta.content for c in stream) == "slow is it "
+    is_up(cluster, 2)
+    assert [m.id for m in ai.models.list()] == ["second"]
+    # one that ends by itself leaves the one before in its place, and says so
+    said = deployed(cluster, job["id"], env="third", *("--command", "echo no engine; exit 127"))
+    until(lambda: view(cluster)["reason"] and "has ended by itself" in view(cluster)["reason"])
+    assert [m.id for m in ai.models.list()] == ["second"] and "no engine" in cluster.cli("logs", said["training_job_id"]).out
+    v = view(cluster)
+    assert v["state"] == "READY" and v["revision"] == 3 and [j["revision"] for j in v["jobs"]] == [2], v
+
+
+def test_how_many_and_none(cluster):
+    job = trained(cluster, (1,), {"engine.py": ENGINE})
+    deployed(cluster, job["id"])
+    is_up(cluster, 1)
+    ai = client(cluster, "mine")
+    cluster.cli("deployments", "scale", "mine", "--replicas", "2")
+    v = is_up(cluster, 1, 2)
+    said = cluster.api("GET", "/metrics", raw=True)[1].decode()
+    assert 'stoker_deployment_replicas{team="Default",name="mine"} 2' in said and 'stoker_deployment_replicas_ready{team="Default",name="mine"} 2' in said, said
+    # a job that a person stops is replaced
+    cluster.cli("stop", v["jobs"][0]["training_job_id"])
+    until(lambda: v["jobs"][0]["training_job_id"] not in [j["training_job_id"] for j in view(cluster)["jobs"]])
+    is_up(cluster, 1, 2)
+    cluster.cli("deployments", "scale", "mine", "--replicas", "1")
+    is_up(cluster, 1)
+    assert "key " in cluster.cli("deployments", "logs", "mine").out and "READY" in cluster.cli("deployments", "view", "mine").out
+    # stopped, it refuses; its name and its jobs' command stay
+    cluster.cli("deployments", "stop", "mine")
+    until(lambda: view(cluster)["jobs"] == [])
+    assert view(cluster)["state"] == "STOPPED"
+    status, said = cluster.api("GET", "/deployments/mine/v1/models")
+    assert status == 503 and "stoker deployments start mine" in said["message"], said
+    cluster.kill()
+    cluster.restart()
+    assert view(cluster)["state"] == "STOPPED" and view(cluster)["jobs"] == []
+    cluster.cli("deployments", "start", "mine")
+    is_up(cluster, 1)
+    assert [m.id for m in ai.models.list()] == ["first"]
+    # a project is not deleted beneath it
+    assert "stoker deployments rm mine" in cluster.refusal("projects", "rm", "p", "--confirm", "p")["error"]["message"]
+    cluster.cli("deployments", "rm", "mine", "--yes")
+    assert cluster.error("deployments", "view", "mine") == "deployment_not_found"
+    until(lambda: rows(cluster) == [])
+    until(lambda: cluster.api("GET", "/deployments/mine/v1/models")[0] == 404)
+
+
+def test_it_sleeps_and_the_first_request_wakes_it(cluster):
+    job = trained(cluster, (1,), {"engine.py": ENGINE})
+    deployed(cluster, job["id"], "--scale-to-zero", "1s")
+    until(lambda: view(cluster)["state"] == "SCALED_TO_ZERO" and view(cluster)["jobs"] == [])
+    with futures.ThreadPoolExecutor(5) as pool:  # all of them wait for the one job
+        said = list(pool.map(lambda n: client(cluster, "mine").chat.completions.create(**say(f"wake up {n}")).choices[0].message.content, range(5)))
+    assert said == [f"wake up {n}" for n in range(5)]
+    assert [e["revision"] for e in view(cluster)["jobs"]] in ([1], [])
+    # a reply that takes its time is no silence
+    stream = client(cluster, "mine").chat.completions.create(**say("slow it is"), stream=True)
+    time.sleep(4)
+    [running] = [j for j in view(cluster)["jobs"] if j["ready"]]
+    make(cluster, {"id": running["training_job_id"]}, "go")
+    assert "".join(c.choices[0].delta.content for c in stream) == "slow it is "
+    until(lambda: view(cluster)["state"] == "SCALED_TO_ZERO")
+
+
+def test_deployments_are_of_a_team(cluster):
+    job = trained(cluster, (1,), {"engine.py": ENGINE})
+    deployed(cluster, job["id"])
+    people = cluster.people({"anna": ("red", "member"), "otto": ("red", "viewer")})
+    viewer = cluster.json("tokens", "create", "vera", "--team", "Default", "--role", "viewer")["api_key"]
+    for verb, path in (("GET", ""), ("PATCH", ""), ("POST", "/stop"), ("POST", "/start"), ("DELETE", "")):
+        body = {"replicas": 3} if verb == "PATCH" else None
+        assert cluster.api(verb, f"/v1/deployments/mine{path}", body, token=people["anna"])[0] == 404
+        assert cluster.api(verb, f"/v1/deployments/mine{path}", body, token=viewer)[0] == (200 if verb == "GET" else 403)
+        assert cluster.api(verb, f"/v1/deployments/mine{path}", body, token="")[0] == 401
+    for body in ({}, {"replicas": 0}, {"replicas": 65}, {"scale_to_zero_s": -1}, {"replicas": "2"}):
+        assert cluster.api("PATCH", "/v1/deployments/mine", body)[0] == 400, body
+    cluster.cli("deployments", "rm", "mine", "--yes")
 
 
 def test_what_cannot_be_deployed(cluster):

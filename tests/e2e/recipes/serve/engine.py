@@ -1,6 +1,6 @@
 """An HTTP server as inference engines are, small enough for a test: it says each word of what it is asked again.
 
-/health is 200 once the file `loaded` is there, /v1/models and /v1/chat/completions are as OpenAI's, with streams. What comes without the key
+/health is 200 once the file `loaded` is there, or at once with ENGINE_READY; /v1/models and /v1/chat/completions are as OpenAI's, with streams. What comes without the key
 is refused. A prompt of `die` ends the process in the middle of its reply, `slow` waits for the file `go` before its last word.
 """
 import json
@@ -42,7 +42,7 @@ class Engine(BaseHTTPRequestHandler):
         if not self.may():
             return
         if self.path == "/health":
-            return self.answer(200 if (HERE / "loaded").exists() else 503, {})
+            return self.answer(200 if "ENGINE_READY" in os.environ or (HERE / "loaded").exists() else 503, {})
         if self.path == "/v1/models":
             return self.answer(200, {"object": "list", "data": [{"id": NAME, "object": "model", "created": 0, "owned_by": "test"}]})
         self.answer(404, {"error": {"message": f"no {self.path}", "headers": sorted(self.headers.keys())}})
