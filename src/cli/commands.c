@@ -22,7 +22,7 @@ static const struct opt o_push[] = {
 };
 static const struct opt o_deploy[] = {
 	{"name", 'n', OPT_TEXT, "NAME", "what it is served as: /deployments/NAME [the job's name]"},
-	{"engine", 0, OPT_TEXT, "ENGINE", "vllm, sglang or llama.cpp [by the checkpoint's files]"},
+	{"engine", 0, OPT_TEXT, "ENGINE", "vllm, sglang, llama.cpp or transformers [by the checkpoint's files]"},
 	{"command", 0, OPT_TEXT, "COMMAND", "start this instead; the checkpoint is at /models/NAME"},
 	{"image", 0, OPT_TEXT, "IMAGE", "container image that has the engine [the machine itself]"},
 	{"base-model", 0, OPT_TEXT, "OWNER/NAME", "repository of the base model [what the checkpoint says]"},
@@ -329,11 +329,12 @@ const struct command commands[] = {
 
 	{"deploy", "JOB[/CHECKPOINT]", "serve a checkpoint under a name, or roll it in where another one is served",
 	 "Without CHECKPOINT it is the newest complete one. Its files say which engine can load it: a GGUF file is for llama.cpp, a model or "
-	 "an adapter for vllm. The base model of an adapter is mirrored from the Hub. The jobs that serve have the resources that the training "
-	 "job had for a node, unless options say otherwise. Under a name that is deployed already, the new jobs take over when they are ready, "
-	 "and no request is lost; see docs/serving.md.",
+	 "an adapter for vllm. The base model of an adapter is mirrored from the Hub. `--engine transformers` runs a whole model on any "
+	 "machine, slowly. The jobs that serve have the resources that the training job had for a node, unless options say otherwise. Under "
+	 "a name that is deployed already, the new jobs take over when they are ready, and no request is lost; see docs/serving.md.",
 	 "stoker deploy dgiwbss --name mine --image vllm/vllm-openai:latest\n"
 	 "stoker deploy dgiwbss/checkpoint-500 --engine sglang --accelerator H100:2\n"
+	 "stoker deploy @ --name mine --engine transformers\n"
 	 "stoker deploy @ --name mine --scale-to-zero 15m --replicas 2\n"
 	 "stoker deploy @ --name mine --command 'python3 /models/mine/serve.py'",
 	 OPTS(o_deploy), 1, 1, true, cmd_deploy},

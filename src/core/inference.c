@@ -7,15 +7,56 @@ const char *const inference_engine_word[INFERENCE_ENGINES] = {
 	[INFERENCE_VLLM] = "vllm",
 	[INFERENCE_SGLANG] = "sglang",
 	[INFERENCE_LLAMA] = "llama.cpp",
+	[INFERENCE_TRANSFORMERS] = "transformers",
 };
 
+/* In single quotes below: without one. */
 static const struct {
-	const char *program, *image; /* where it is not installed */
+	const char *there;     /* succeeds where it is installed */
+	const char *help;      /* where it is not */
+	const char *variables; /* "NAME=VALUE " before the program */
+	const char *program;
 } engines[INFERENCE_ENGINES] = {
-	[INFERENCE_VLLM] = {"vllm", "vllm/vllm-openai:latest"},
-	[INFERENCE_SGLANG] = {"python3 -m sglang.launch_server", "lmsysorg/sglang:latest"},
-	[INFERENCE_LLAMA] = {"llama-server", "ghcr.io/ggml-org/llama.cpp:server"},
+	[INFERENCE_VLLM] = {"command -v vllm >/dev/null",
+                            "deploy with --image vllm/vllm-openai:latest, or install it on the "
+                            "machine",
+                            "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" ", "vllm"},
+	[INFERENCE_SGLANG] = {"python3 -c 'import sglang' 2>/dev/null",
+                              "deploy with --image lmsysorg/sglang:latest, or install it on the "
+                              "machine",
+                              "", "python3 -m sglang.launch_server"},
+	[INFERENCE_LLAMA] = {"command -v llama-server >/dev/null",
+                             "deploy with --image ghcr.io/ggml-org/llama.cpp:server, or install "
+                             "it on the machine",
+                             "LLAMA_API_KEY=\"$STOKER_SERVE_KEY\" ", "llama-server"},
+	/* 5.5 is the first that takes the model as an argument. Its metadata is read in no time,
+         * itself in seconds. */
+	[INFERENCE_TRANSFORMERS] =
+		{"python3 -c 'from importlib.metadata import version as v; v(\"fastapi\"); "
+                 "v(\"uvicorn\"); assert [int(n) for n in v(\"transformers\").split(\".\")[:2]] "
+                 ">= [5, 5]' 2>/dev/null",
+                 "deploy with --image IMAGE that has \"transformers[serving]>=5.5\", or install "
+                 "that for python3 on the machine",
+                 "HF_HUB_OFFLINE=1 ", "python3"},
 };
+
+/* `transformers serve` behind a look at the key. It hands its application to uvicorn. */
+static const char transformers_with_key[] =
+	"import hmac, os, uvicorn\n"
+	"from importlib.metadata import entry_points\n"
+	"key = b\"Bearer \" + os.environb[b\"STOKER_SERVE_KEY\"]\n"
+	"class Config(uvicorn.Config):\n"
+	"    def __init__(self, app, **options):\n"
+	"        async def asked(scope, receive, send):\n"
+	"            given = dict(scope.get(\"headers\", ())).get(b\"authorization\", b\"\")\n"
+	"            if scope[\"type\"] == \"lifespan\" or hmac.compare_digest(given, key):\n"
+	"                return await app(scope, receive, send)\n"
+	"            await send({\"type\": \"http.response.start\", \"status\": 401})\n"
+	"            await send({\"type\": \"http.response.body\"})\n"
+	"        super().__init__(asked, **options)\n"
+	"uvicorn.Config = Config\n"
+	"[command] = entry_points(group=\"console_scripts\", name=\"transformers\")\n"
+	"command.load()()\n";
 
 /* Kinds that no engine loads, and what makes one of them that some do. */
 static const struct {
@@ -107,6 +148,12 @@ int inference_check(const struct inference_facts *f, enum inference_engine engin
 			err, ERR_UNSUPPORTED,
 			"checkpoint %s is an adapter, and sglang answers from the base model "
 			"alone unless clients ask for MODEL:ADAPTER: use --engine vllm",
+			f->name);
+	if (is(f, CKPT_LORA) && engine == INFERENCE_TRANSFORMERS)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"checkpoint %s is an adapter, and transformers serves whole models: use "
+			"--engine vllm, or save what merge_and_unload() returns",
 			f->name);
 	if (!gguf && base != INFERENCE_BASE_WHOLE && !f->config)
 		return err_set(
@@ -208,26 +255,44 @@ static void llama(const struct inference_facts *f, const struct inference_places
 		buf_puts(out, " --n-gpu-layers 999");
 }
 
+/*
+ * It serves under the name that it loads from, so the checkpoint is linked into a folder of the job
+ * by that name, with the base model's files where it has none of its own.
+ */
+static void transformers_folder(const struct inference_facts *f, const struct inference_places *at,
+                                struct buf *out)
+{
+	buf_puts(out, "cd \"$BT_SCRATCH_DIR\" && ");
+	if (inference_base(f) == INFERENCE_BASE_NONE) {
+		buf_puts(out, "ln -sfn ");
+		buf_shell(out, at->checkpoint);
+		buf_putc(out, ' ');
+		buf_shell(out, at->served);
+		buf_puts(out, " && ");
+		return;
+	}
+	buf_puts(out, "mkdir -p ");
+	buf_shell(out, at->served);
+	for (int own = 0; own < 2; own++) {
+		buf_puts(out, " && ln -sf ");
+		buf_shell(out, own ? at->checkpoint : at->base);
+		buf_puts(out, "/* ");
+		buf_shell(out, at->served);
+		buf_putc(out, '/');
+	}
+	buf_puts(out, " && ");
+}
+
 void inference_command(const struct inference_facts *f, enum inference_engine engine,
                        const struct inference_places *at, struct buf *out)
 {
-	static const char *const key[INFERENCE_ENGINES] = {
-		[INFERENCE_VLLM] = "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" ",
-		[INFERENCE_SGLANG] = "",
-		[INFERENCE_LLAMA] = "LLAMA_API_KEY=\"$STOKER_SERVE_KEY\" ",
-	};
-	const char *program = engines[engine].program;
-
 	assert(engine != INFERENCE_LLAMA || f->gguf != NULL);
-	if (engine == INFERENCE_SGLANG)
-		buf_puts(out, "python3 -c 'import sglang' 2>/dev/null");
-	else
-		buf_printf(out, "command -v %s >/dev/null", program);
-	buf_printf(
-		out,
-		" || { echo '%s is not installed where this job runs: deploy with --image %s, or "
-		"install it on the machine' >&2; exit 127; }; %sexec %s",
-		inference_engine_word[engine], engines[engine].image, key[engine], program);
+	buf_printf(out,
+	           "%s || { echo '%s is not installed where this job runs: %s' >&2; exit 127; }; ",
+	           engines[engine].there, inference_engine_word[engine], engines[engine].help);
+	if (engine == INFERENCE_TRANSFORMERS)
+		transformers_folder(f, at, out);
+	buf_printf(out, "%sexec %s", engines[engine].variables, engines[engine].program);
 	switch (engine) {
 	case INFERENCE_VLLM:
 		vllm(f, at, out);
@@ -237,6 +302,10 @@ void inference_command(const struct inference_facts *f, enum inference_engine en
 		break;
 	case INFERENCE_LLAMA:
 		llama(f, at, out);
+		break;
+	case INFERENCE_TRANSFORMERS:
+		flag(out, "-c", transformers_with_key);
+		flag(out, "serve", at->served);
 		break;
 	case INFERENCE_ENGINES:
 		abort();

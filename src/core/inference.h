@@ -1,9 +1,10 @@
 /*
  * inference.h - a checkpoint as a served model: which inference engine can load it, and how that is
  * started. Its flags are in the manuals: docs.vllm.ai ("vllm serve"), docs.sglang.io ("Server
- * Arguments"), and tools/server/README.md of llama.cpp. An engine listens at
- * 127.0.0.1:$STOKER_SERVE_PORT and takes $STOKER_SERVE_KEY as its API key, by a variable where it
- * reads one: an argument can be read by others.
+ * Arguments"), tools/server/README.md of llama.cpp, and `transformers serve --help`. An engine
+ * listens at 127.0.0.1:$STOKER_SERVE_PORT and takes $STOKER_SERVE_KEY as its API key, by a variable
+ * where it reads one: an argument can be read by others. `transformers serve` knows no key, so the
+ * command puts a look at it before the server.
  */
 #ifndef INFERENCE_H
 #define INFERENCE_H
@@ -12,7 +13,13 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum inference_engine { INFERENCE_VLLM, INFERENCE_SGLANG, INFERENCE_LLAMA, INFERENCE_ENGINES };
+enum inference_engine {
+	INFERENCE_VLLM,
+	INFERENCE_SGLANG,
+	INFERENCE_LLAMA,
+	INFERENCE_TRANSFORMERS, /* only where it is asked for */
+	INFERENCE_ENGINES,
+};
 extern const char *const inference_engine_word[INFERENCE_ENGINES]; /* "vllm", "llama.cpp" */
 bool inference_engine_of(struct str word, enum inference_engine *out);
 

@@ -55,8 +55,9 @@ static int read_body(struct request *rq, struct deploy *d, const char **job,
 		return err_set(err, ERR_INVALID, "engine and command: give one of them");
 	if (d->engine_word != NULL && !inference_engine_of(str_of(d->engine_word), &d->engine))
 		return err_set(err, ERR_INVALID,
-		               "engine: \"%.50s\" is none of vllm, sglang and llama.cpp; any other "
-		               "server is started by a command of yours",
+		               "engine: \"%.50s\" is none of vllm, sglang, llama.cpp and "
+		               "transformers; any other server is started by a command of "
+		               "yours",
 		               d->engine_word);
 	return 0;
 }
