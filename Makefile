@@ -35,7 +35,7 @@ stop:
 	@tools/run.sh stop
 
 test:
-	@tools/parts.sh build run unit vm trainer savers model clients openai hub tools minio gcs azure s3 uv builds
+	@tools/parts.sh build run unit vm trainer savers model clients openai transformers hub tools minio gcs azure s3 uv builds
 	@$(MAKE) --no-print-directory B=asan all
 	@tools/test.sh
 

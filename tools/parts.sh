@@ -15,6 +15,7 @@
 #   vm       QEMU and a kernel for it: what the machine's own kernel may not have
 #   clients  a virtual environment with pytest, boto3, the truss client and the newest huggingface_hub
 #   openai   the client that people ask a served model with, for the clients' Python
+#   transformers  the newest transformers with its server, and a torch that it takes: Debian 13's, which runs on any machine
 #   hub      older versions of huggingface_hub, each in a folder for PYTHONPATH
 #   tools    what is built on a Hub: datasets for the clients, optimum-neuron for the trainer
 #   builds   what keeps artifacts of builds: ccache, Bazel, sccache
@@ -43,7 +44,7 @@ packages_of() {
 	savers) echo "python3-venv python3-pip" ;;
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
-	hub | openai | tools | minio | gcs | azure | s3 | olah | go | uv) echo "python3-venv python3-pip" ;;
+	hub | openai | transformers | tools | minio | gcs | azure | s3 | olah | go | uv) echo "python3-venv python3-pip" ;;
 	builds) echo "ccache bazel-bootstrap rustc gcc python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light apache2-utils ccache curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
@@ -222,6 +223,57 @@ make_openai() {
 	pip_lock clients openai --target "$parts/openai" --no-compile
 }
 
+# apt, for the packages of Debian 13 whatever this machine's Debian is, with what apt knows of them in folder $1.
+apt_trixie() {
+	local archive
+	archive=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' | awk '$2 !~ /-/ { print $1; exit }')
+	[ -n "$archive" ] || { say "apt knows no archive of Debian, which the torch of transformers comes from"; exit 1; }
+	mkdir -p "$1/lists/partial" "$1/archives/partial"
+	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive trixie main" > "$1/sources.list"
+	touch "$1/status"
+	apt-get -qq -o Dir::State="$1" -o Dir::State::status="$1/status" -o Dir::Cache="$1" -o Dir::Etc::sourcelist="$1/sources.list" \
+		-o Dir::Etc::sourceparts=/nonexistent -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+		-o APT::Sandbox::User=root -o APT::Install-Recommends=false "${@:2}"
+}
+
+# transformers/bin/python3: that of Debian 13 on its own libc, with its torch, for the server of transformers wants one
+# that Debian 12 has not, and PyPI's comes with 5 GB of CUDA. Its packages are unpacked, not installed. Left out are
+# GPUs' compilers and tests, which nothing here loads.
+make_transformers() {
+	local new=$parts/transformers.tmp packages python
+	command -v apt-get >/dev/null || { say "the torch of transformers comes from Debian"; exit 1; }
+	rm -rf "$new"
+	mkdir -p "$new/apt" "$new/debian" "$new/bin"
+	apt_trixie "$new/apt" update
+	packages=$(apt_trixie "$new/apt" install --yes --print-uris python3-torch | awk '{ sub(/_.*/, "", $2); print $2 }' |
+		grep -vx 'libtorch-test\|libllvm.*\|libamd.*\|libhsa.*\|libx11-.*\|python3-networkx\|python3-hypothesis\|dpkg\|passwd\|openssl')
+	# shellcheck disable=SC2086
+	(cd "$new/apt" && apt_trixie "$new/apt" download $packages)
+	find "$new/apt" -name '*.deb' -exec dpkg -x {} "$new/debian" \;
+	rm -rf "$new/apt" "$new/debian/usr/share"
+	cat > "$new/bin/python3" <<-'EOF'
+		#!/bin/sh
+		here=$(cd "$(dirname "$0")/.." && pwd)
+		libs=$here/debian/usr/lib/x86_64-linux-gnu
+		export PYTHONHOME="$here/debian/usr" PYTHONPATH="$here/site"
+		exec "$libs/ld-linux-x86-64.so.2" --library-path "$libs:$libs/blas:$libs/lapack:$here/debian/usr/lib" "$here/debian/usr/bin/python3.13" "$@"
+	EOF
+	chmod 755 "$new/bin/python3"
+	new_venv pip.tmp
+	pip_lock pip.tmp transformers --target "$new/site" --no-compile --implementation cp --python-version 3.13 \
+		--abi cp313 --abi abi3 --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform any
+	rm -rf "${parts:?}/transformers" "$parts/pip.tmp"
+	mv "$new" "$parts/transformers"
+	# jobs cannot write here: what they import is compiled now
+	env -u PYTHONDONTWRITEBYTECODE "$parts/transformers/bin/python3" -c '
+import importlib, pkgutil
+import accelerate, jinja2, uvicorn, transformers.cli.serve as serve, transformers.cli.serving as serving
+from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast, TextIteratorStreamer
+for module in pkgutil.iter_modules(serving.__path__, serving.__name__ + "."):
+    importlib.import_module(module.name)
+'
+}
+
 # Folders for the PYTHONPATH of hub/bin/python, which has nothing else: what one version brings, another does not see.
 make_hub() {
 	local version
@@ -271,7 +323,7 @@ make_olah() {
 	pip_lock olah olah
 }
 
-[ $# -gt 0 ] || { sed -n '2,27p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,28p' "$0"; exit 2; }
 
 install_group() {
 	case $1 in
@@ -285,6 +337,7 @@ install_group() {
 	s3) once s3 make_s3 s3 gofakes3 versitygw ;;
 	clients) once clients make_clients clients truss-newest truss-before ;;
 	openai) once openai make_openai openai ;;
+	transformers) once transformers make_transformers transformers ;;
 	hub) once hub make_hub hub-0.20 hub-0.36 hub-1.33 ;;
 	tools) once tools make_tools datasets neuron ;;
 	builds) once builds make_builds sccache ;;
