@@ -1,0 +1,63 @@
+"""From training to an answer: a model trained in a job, deployed with an engine that really runs it, asked by OpenAI's own client."""
+import sys
+
+import pytest
+from conftest import PARTS, ROOT, until
+
+sys.path.append(str(PARTS / "openai"))
+import openai  # noqa: E402
+
+pytestmark = pytest.mark.timeout(900)
+
+ENGINE = PARTS / "transformers"  # its Python has torch, too
+TRAIN = (ROOT / "tests/e2e/recipes/serve/train.py").read_text()
+LONG = 300  # seconds for what imports torch on a machine that has other things to do
+
+
+def rows(cluster):
+    return cluster.json("deployments", "ls")
+
+
+def deploy(cluster, checkpoint):
+    made = cluster.json("deploy", checkpoint, "--name", "mine", "--engine", "transformers", "-e", f"PATH={ENGINE}/bin:/usr/bin:/bin", "-e", "OMP_NUM_THREADS=1")
+    until(lambda: any(row["training_job_id"] == made["training_job_id"] and row["state"] == "READY" for row in rows(cluster)), LONG)
+    return {"id": made["training_job_id"]}
+
+
+def ask(ai, text, **kw):
+    return ai.chat.completions.create(model="mine", messages=[{"role": "user", "content": text}], temperature=0, max_tokens=12, **kw)
+
+
+def test_from_training_to_an_answer(empty_cluster):
+    cluster = empty_cluster.start("--cpus", "2", "--memory", "8Gi", "--share", str(ENGINE))
+    job = cluster.push([f"{ENGINE}/bin/python3 train.py"], files={"train.py": TRAIN}, compute={"cpu_count": 1, "memory": "2Gi"},
+                       runtime={"checkpointing_config": {"enabled": True}, "environment_variables": {"OMP_NUM_THREADS": "1"}})
+    cluster.wait(job, "TRAINING_JOB_COMPLETED", deadline=LONG)
+
+    first = deploy(cluster, f"{job['id']}/checkpoint-60")
+    ai = openai.OpenAI(base_url=f"{cluster.url}/deployments/mine/v1", api_key=cluster.token, max_retries=0, timeout=120)
+    assert [model.id for model in ai.models.list()] == ["mine"]
+    whole = ask(ai, "Hello")
+    [choice] = whole.choices
+    assert whole.model == "mine" and choice.finish_reason == "length" and whole.usage.completion_tokens == 12, whole
+    said = choice.message.content
+    assert said and choice.message.role == "assistant"
+    assert ask(ai, "Hello").choices[0].message.content == said
+    chunks = list(ask(ai, "Hello", stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == said and len(chunks) > 3, chunks
+    assert chunks[-1].choices[0].finish_reason == "length" and {chunk.model for chunk in chunks} == {"mine"}
+    with pytest.raises(openai.BadRequestError) as refused:
+        ai.chat.completions.create(model="other", messages=[{"role": "user", "content": "Hello"}])
+    assert "pinned to 'mine'" in refused.value.body["detail"]
+    # who comes to the port without the key gets nothing
+    asked = cluster.cli("exec", first["id"], "--", "sh", "-c", "curl -s -o /dev/null -w %{http_code} http://127.0.0.1:$STOKER_SERVE_PORT/v1/models")
+    assert asked.out == "401", asked
+
+    # the newest one is rolled in under the same name
+    second = deploy(cluster, job["id"])
+    cluster.cli("stop", first["id"])
+    until(lambda: [row["training_job_id"] for row in rows(cluster)] == [second["id"]])
+    assert ask(ai, "Hello").choices[0].message.content == "to be or not"
+    cluster.cli("stop", second["id"])
+    until(lambda: rows(cluster) == [])
+    cluster.wait(second, "TRAINING_JOB_STOPPED")
