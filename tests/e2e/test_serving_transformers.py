@@ -14,13 +14,10 @@ TRAIN = (ROOT / "tests/e2e/recipes/serve/train.py").read_text()
 LONG = 300  # seconds for what imports torch on a machine that has other things to do
 
 
-def rows(cluster):
-    return cluster.json("deployments", "ls")
-
-
 def deploy(cluster, checkpoint):
+    """Its job, once it is the only one."""
     made = cluster.json("deploy", checkpoint, "--name", "mine", "--engine", "transformers", "-e", f"PATH={ENGINE}/bin:/usr/bin:/bin", "-e", "OMP_NUM_THREADS=1")
-    until(lambda: any(row["training_job_id"] == made["training_job_id"] and row["state"] == "READY" for row in rows(cluster)), LONG)
+    until(lambda: [(r["revision"], r["ready"]) for r in cluster.json("deployments", "view", "mine")["replicas"]] == [(made["revision"], True)], LONG)
     return {"id": made["training_job_id"]}
 
 
@@ -53,11 +50,11 @@ def test_from_training_to_an_answer(empty_cluster):
     asked = cluster.cli("exec", first["id"], "--", "sh", "-c", "curl -s -o /dev/null -w %{http_code} http://127.0.0.1:$STOKER_SERVE_PORT/v1/models")
     assert asked.out == "401", asked
 
-    # the newest one is rolled in under the same name
+    # the newest one takes its place
     second = deploy(cluster, job["id"])
-    cluster.cli("stop", first["id"])
-    until(lambda: [row["training_job_id"] for row in rows(cluster)] == [second["id"]])
     assert ask(ai, "Hello").choices[0].message.content == "to be or not"
-    cluster.cli("stop", second["id"])
-    until(lambda: rows(cluster) == [])
+    cluster.cli("deployments", "stop", "mine")
     cluster.wait(second, "TRAINING_JOB_STOPPED")
+    with pytest.raises(openai.InternalServerError, match="is stopped"):
+        ask(ai, "Hello")
+    cluster.cli("deployments", "rm", "mine", "--yes")
