@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 import pytest
-from conftest import CALL_S, held_port, until
+from conftest import CALL_S, folders, held_port, until
 
 PASSWORD = "a-pass-word-4711"
 
@@ -25,7 +25,7 @@ class Postgres:
         """On a host of rack.py, or on this machine."""
         self.host, self.address = host, host.address if host else "127.0.0.1"
         self.bin = bin_folder()
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="stoker-pg-", dir="/var/tmp"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pg-", dir=folders()))
         self.port = held_port()
         if os.getuid() == 0:  # it refuses to run as root
             who = pwd.getpwnam("postgres")
