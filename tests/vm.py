@@ -132,9 +132,10 @@ def make_disk(path, size, command):
 
 
 def boot(folder, disks):
+    # Nehalem: a processor without AVX and fast string instructions, which take QEMU longer than what they stand for.
     image, first = kernel()
     (folder / "first").write_bytes(first)
-    command = [program("qemu-system-x86_64"), "-nodefaults", "-no-reboot", "-display", "none", "-m", MEMORY, "-smp", "2", "-cpu", "max",
+    command = [program("qemu-system-x86_64"), "-nodefaults", "-no-reboot", "-display", "none", "-m", MEMORY, "-smp", "2", "-cpu", "Nehalem",
                "-accel", "tcg,thread=multi", "-kernel", str(image), "-initrd", str(folder / "first"), "-append", "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check",
                "-serial", f"file:{folder}/console", "-serial", f"file:{folder}/said"]
     for disk in disks:
