@@ -12,6 +12,7 @@
 #define PREFIX "/deployments/"
 #define WAKE_MS 600000 /* a request waits so long for the deployment that it has woken */
 #define RETRY_S 10
+#define WAIT_BODY_MAX ((size_t)1 << 20) /* of one that waits: it is in memory meanwhile */
 
 struct taken {
 	unsigned magic;
@@ -60,6 +61,13 @@ static int forward(struct request *rq, struct err *err)
 	if (request_body(rq, &call.body, err) < 0 ||
 	    ctx->ops->serving->take(face_ask(rq), arg_text(rq, 0), &to, err) < 0)
 		return -1;
+	if (to.waits && call.body.n > WAIT_BODY_MAX) {
+		err->retry_after_s = RETRY_S;
+		return err_set(
+			err, ERR_UNAVAILABLE,
+			"%s is being started; requests of more than %zu bytes do not wait for it",
+			arg_text(rq, 0), WAIT_BODY_MAX);
+	}
 	if (to.waits && !rq->timed_out)
 		return reply_wait(rq, channel, seq,
 		                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + WAKE_MS);

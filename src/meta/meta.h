@@ -224,9 +224,13 @@ int meta_job_by_key(struct meta *m, struct arena *a, const char *project_id, con
                     struct model_job *out, struct err *err) MUST_CHECK;
 
 /* --- deployments --- */
-/* By name; team_id NULL: of all teams. */
+/* By name; team_id NULL: of all teams. Without document_json, which may be long. */
 int meta_deployments(struct meta *m, struct arena *a, const char *team_id, const char *name,
                      struct model_deployment **out, size_t *n, struct err *err) MUST_CHECK;
+int meta_deployment_document(struct meta *m, struct arena *a, const char *id, const char **out,
+                             struct err *err) MUST_CHECK;
+int meta_deployments_count(struct meta *m, const char *team_id, int64_t *n,
+                           struct err *err) MUST_CHECK;
 /* of NULL: of all. Newest first. */
 int meta_replicas(struct meta *m, struct arena *a, const char *deployment_id,
                   struct model_replica **out, size_t *n, struct err *err) MUST_CHECK;

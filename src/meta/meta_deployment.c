@@ -3,7 +3,7 @@
 
 #define DEPLOYMENT                                                                                 \
 	"SELECT d.id, d.name, d.team_id, t.name, d.project_id, p.name, d.wanted, d.revision,"      \
-	" d.replicas, d.idle_s, d.replaces, d.checkpoint, d.document_json, d.\"user\","            \
+	" d.replicas, d.idle_s, d.replaces, d.checkpoint, d.\"user\","                             \
 	" d.created_ms, d.updated_ms, d.started_ms FROM deployments d"                             \
 	" JOIN teams t ON t.id = d.team_id JOIN projects p ON p.id = d.project_id "
 
@@ -24,7 +24,7 @@ static void deployment_row(struct db_rows *r, void *item)
 	d->idle_s = db_get_u32(r);
 	d->replaces = db_get_int(r) != 0;
 	d->checkpoint = db_get_text(r);
-	d->document_json = db_get_text(r);
+	d->document_json = NULL;
 	d->user = db_get_text(r);
 	d->created_ms = db_get_int(r);
 	d->updated_ms = db_get_int(r);
@@ -39,6 +39,24 @@ int meta_deployments(struct meta *m, struct arena *a, const char *team_id, const
 	                            " AND (?2 IS NULL OR d.name = ?2) ORDER BY d.name, t.name",
 	                 DB_ARGS(db_text(team_id), db_text(name)), sizeof(**out), deployment_row,
 	                 out, n, err);
+}
+
+static void document_row(struct db_rows *r, void *item)
+{
+	*(const char **)item = db_get_text(r);
+}
+
+int meta_deployment_document(struct meta *m, struct arena *a, const char *id, const char **out,
+                             struct err *err)
+{
+	return meta_one(m, a, "SELECT document_json FROM deployments WHERE id = ?",
+	                DB_ARGS(db_text(id)), document_row, out, ERR_DEPLOYMENT_NOT_FOUND, err);
+}
+
+int meta_deployments_count(struct meta *m, const char *team_id, int64_t *n, struct err *err)
+{
+	return meta_number(m, "SELECT count(*) FROM deployments WHERE team_id = ?",
+	                   DB_ARGS(db_text(team_id)), n, err);
 }
 
 static void replica_row(struct db_rows *r, void *item)

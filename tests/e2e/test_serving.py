@@ -261,6 +261,9 @@ def test_it_sleeps_and_the_first_request_wakes_it(cluster):
     job = trained(cluster, (1,), {"engine.py": ENGINE})
     deployed(cluster, job["id"], "--scale-to-zero", "1s")
     until(lambda: view(cluster)["state"] == "SCALED_TO_ZERO" and view(cluster)["jobs"] == [])
+    with pytest.raises(openai.InternalServerError, match="do not wait"):
+        client(cluster, "mine").chat.completions.create(**say("long " * 250_000))
+    until(lambda: view(cluster)["state"] == "SCALED_TO_ZERO" and view(cluster)["jobs"] == [])
     with futures.ThreadPoolExecutor(5) as pool:  # all of them wait for the one job
         said = list(pool.map(lambda n: client(cluster, "mine").chat.completions.create(**say(f"wake up {n}")).choices[0].message.content, range(5)))
     assert said == [f"wake up {n}" for n in range(5)]

@@ -12,7 +12,7 @@
 #define PERIOD_MS 2000 /* how exactly "without a request for so long" is kept */
 #define TRY_FIRST_MS 5000
 #define TRY_MOST_MS 60000
-#define JOBS_LOOKED_AT 10000 /* for those that serve without a deployment */
+#define TEAM_MAX 1000 /* deployments of a team: all of them are looked at in each pass */
 
 /* A deployment whose next job could not be pushed. */
 struct trouble {
@@ -203,7 +203,7 @@ static void stop_old(struct app *app, struct arena *a, const struct gathered *g,
 	}
 }
 
-static void begin(struct app *app, struct arena *a, const struct model_deployment *d)
+static void begin(struct app *app, struct arena *a, struct model_deployment *d)
 {
 	struct principal who = {.magic = PRINCIPAL_MAGIC,
 	                        .name = d->user,
@@ -215,11 +215,13 @@ static void begin(struct app *app, struct arena *a, const struct model_deploymen
 	struct err err = {0};
 
 	if (meta_deployment_job(app->meta, a, d, &like, &err) == 0 &&
+	    (like != NULL ||
+	     meta_deployment_document(app->meta, a, d->id, &d->document_json, &err) == 0) &&
 	    push_replica(&ask, d, like, false, &made, &err) == 0) {
 		forget_trouble(app->deployments, d->id);
 		return;
 	}
-	if (err.code == ERR_CONFLICT || err.code == ERR_CANCELED)
+	if (err.code == ERR_CONFLICT || err.code == ERR_CANCELED || err.code == ERR_NOT_FOUND)
 		return; /* it has changed: the next pass looks again */
 	log_warn("deployment %s: team=%s %s", d->name, d->team_name, err.msg);
 	note_trouble(app->deployments, d->id, err.msg);
@@ -459,12 +461,19 @@ static int deploy(const struct ask *ask, const struct deployment_want *want,
 	struct model_project p = {0};
 	struct model_deployment *old, d;
 	struct model_job made = {0};
+	int64_t has = 0;
 	size_t n = 0;
 
 	if (ctx_need(ask, ROLE_MEMBER, err) < 0 ||
 	    ctx_project(ask, want->project_id, &p, err) < 0 ||
-	    meta_deployments(app->meta, ask->a, p.team_id, want->name, &old, &n, err) < 0)
+	    meta_deployments(app->meta, ask->a, p.team_id, want->name, &old, &n, err) < 0 ||
+	    meta_deployments_count(app->meta, p.team_id, &has, err) < 0)
 		return -1;
+	if (n == 0 && has >= TEAM_MAX)
+		return err_set(err, ERR_CONFLICT,
+		               "team %s has %d deployments already, the most that it may have: "
+		               "`stoker deployments rm NAME` deletes one",
+		               p.team_name, TEAM_MAX);
 	d = (struct model_deployment){
 		.id = app_id(ask->a, MODEL_ID_LEN), .created_ms = clock_wall_ms(), .replicas = 1};
 	if (n > 0)
