@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# test.sh [unit] - runs the tests of the asan build and ends with one line of totals.
+# test.sh [unit] - runs the tests of the asan build and ends with one line of totals. PARTS_DONE: the file that will have the
+# exit status of tools/parts.sh, which is under way, and prints to build/parts.out.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -28,7 +29,20 @@ say_again() {
 	grep -E '^(FAILED|ERROR) ' "$build/e2e.out" | cut -c 1-400 | head -n 20
 }
 
-if [ "${1:-}" != unit ]; then
+parts_are_there() {
+	[ -n "${PARTS_DONE:-}" ] || return 0
+	[ -f "$PARTS_DONE" ] || echo "waiting for what the end-to-end tests need: $(tail -n 1 build/parts.out)"
+	for _ in $(seq 1800); do
+		[ -f "$PARTS_DONE" ] && break
+		sleep 1
+	done
+	cat build/parts.out
+	[ "$(cat "$PARTS_DONE")" = 0 ] || { echo "what the end-to-end tests need was not installed: see above" >&2; return 1; }
+}
+
+if [ "${1:-}" != unit ] && ! parts_are_there; then
+	failed=$((failed + 1))
+elif [ "${1:-}" != unit ]; then
 	STOKER=$PWD/$build/src/stoker STOKER_PARTS=$parts \
 		"$parts/clients/bin/python" -m pytest -q -n "$workers" --maxschedchunk=1 -p no:cacheprovider --timeout=900 --durations=10 tests/e2e 2>&1 | tee "$build/e2e.out"
 	line=$(grep -E '^[0-9]+ (passed|failed|skipped|error)|^=.*(passed|failed|error)' "$build/e2e.out" | tail -n 1)
