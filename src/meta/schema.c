@@ -312,7 +312,7 @@ static const char version_22[] =
 	"ALTER TABLE jobs ADD COLUMN deployment_id TEXT;"
 	"ALTER TABLE jobs ADD COLUMN deployment_revision INTEGER NOT NULL DEFAULT 0;"
 	"CREATE INDEX jobs_deployment ON jobs(deployment_id, state) WHERE deployment_id IS NOT "
-        "NULL;";
+	"NULL;";
 
 /* fill: for the rows of an older SQLite database, in its own words. Other drivers are younger than
  * these: their tables are empty then. */
