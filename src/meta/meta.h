@@ -240,7 +240,8 @@ int meta_deployment_failed(struct meta *m, struct arena *a, const struct model_d
 /* The newest job of its revision, whatever became of it; NULL: all were deleted. */
 int meta_deployment_job(struct meta *m, struct arena *a, const struct model_deployment *d,
                         const char **job_id, struct err *err) MUST_CHECK;
-/* Only while it is `from` and of this revision: ERR_CONFLICT. now_ms: also of its start. */
+/* Only while it is `from` and of this revision: ERR_CONFLICT. now_ms: also of its start; what runs
+ * already starts anew in so far as what has failed is forgotten. */
 int meta_deployment_want(struct meta *m, const struct model_deployment *from,
                          enum deployment_wanted to, int64_t now_ms, struct err *err) MUST_CHECK;
 int meta_deployment_scale(struct meta *m, const char *id, uint32_t replicas, uint32_t idle_s,

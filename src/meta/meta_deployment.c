@@ -136,7 +136,7 @@ int meta_deployment_job(struct meta *m, struct arena *a, const struct model_depl
 int meta_deployment_want(struct meta *m, const struct model_deployment *from,
                          enum deployment_wanted to, int64_t now_ms, struct err *err)
 {
-	bool starts = to == DEPLOYMENT_RUN && from->wanted != DEPLOYMENT_RUN;
+	bool starts = to == DEPLOYMENT_RUN;
 
 	if (meta_exec(m,
 	              "UPDATE deployments SET wanted = ?, updated_ms = ?,"

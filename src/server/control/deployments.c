@@ -228,18 +228,55 @@ static void begin(struct app *app, struct arena *a, struct model_deployment *d)
 	app_notify(app, CHANNEL_SERVING, d->name);
 }
 
+static void stay_awake(struct app *app, const struct gathered *g)
+{
+	for (size_t i = 0; i < g->n_all; i++)
+		if (is_of(&g->all[i], g->d) && !ends(&g->all[i]))
+			serving_back(app, g->all[i].job_id);
+}
+
+/* From here on its jobs get no more requests: who asks wakes it. */
+static bool may_sleep(struct app *app, const struct gathered *g)
+{
+	for (size_t i = 0; i < g->n_all; i++) {
+		if (!is_of(&g->all[i], g->d) || serving_retire(app, g->all[i].job_id, true))
+			continue;
+		stay_awake(app, g);
+		return false;
+	}
+	return true;
+}
+
+/* One that was deployed between the two lists. */
+static bool is_behind(const struct gathered *g)
+{
+	for (size_t i = 0; i < g->n_all; i++)
+		if (is_of(&g->all[i], g->d) && g->all[i].revision > g->d->revision)
+			return true;
+	return false;
+}
+
 static void pass_one(struct app *app, struct arena *a, struct gathered *g, struct err *err)
 {
 	struct model_deployment *d = g->d;
 	struct deployment_step step;
 	bool early;
 
+	if (is_behind(g)) {
+		deployments_kick(app);
+		return;
+	}
 	if (gather(app, a, g, err) < 0)
 		return;
 	step = deployment_step(&g->facts);
 	if (step.sleep) {
-		if (meta_deployment_want(app->meta, d, DEPLOYMENT_SLEEP, clock_wall_ms(), err) < 0)
+		if (!may_sleep(app, g))
+			return; /* a request has just come */
+		if (meta_deployment_want(app->meta, d, DEPLOYMENT_SLEEP, clock_wall_ms(), err) <
+		    0) {
+			stay_awake(app, g);
 			return;
+		}
 		log_info("deployment sleeps: name=%s team=%s", d->name, d->team_name);
 		d->wanted = DEPLOYMENT_SLEEP;
 		g->facts.wanted = DEPLOYMENT_SLEEP;
@@ -279,6 +316,21 @@ static void forget_gone(struct deployments *all, const struct model_deployment *
 	lock_give(&all->lock);
 }
 
+/* Jobs of deployments that were removed. What is unknown may have been deployed a moment ago. */
+static int stop_unknown(struct app *app, struct arena *a, const struct model_replica *r, size_t n_r,
+                        struct err *err)
+{
+	struct model_deployment *d = NULL;
+	size_t n = 0;
+
+	if (meta_deployments(app->meta, a, NULL, NULL, &d, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n_r; i++)
+		if (!ends(&r[i]) && !is_known(d, n, r[i].deployment_id))
+			stop(app, a, &r[i], "its deployment was removed");
+	return 0;
+}
+
 static void pass(struct app *app)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -286,10 +338,10 @@ static void pass(struct app *app)
 	struct model_replica *r;
 	struct err err = {0};
 	size_t n = 0, n_r = 0;
+	bool unknown = false;
 
-	/* the jobs first: a deployment that is made meanwhile is known to the second look */
-	if (meta_replicas(app->meta, a, NULL, &r, &n_r, &err) < 0 ||
-	    meta_deployments(app->meta, a, NULL, NULL, &d, &n, &err) < 0) {
+	if (meta_deployments(app->meta, a, NULL, NULL, &d, &n, &err) < 0 ||
+	    meta_replicas(app->meta, a, NULL, &r, &n_r, &err) < 0) {
 		if (err.code != ERR_CANCELED && err.code != ERR_UNAVAILABLE)
 			log_warn("deployments: %s", err.msg);
 		return;
@@ -303,8 +355,10 @@ static void pass(struct app *app)
 			log_warn("deployment %s: %s", d[i].name, err.msg);
 	}
 	for (size_t i = 0; i < n_r; i++)
-		if (!ends(&r[i]) && !is_known(d, n, r[i].deployment_id))
-			stop(app, a, &r[i], "its deployment was removed");
+		unknown = unknown || (!ends(&r[i]) && !is_known(d, n, r[i].deployment_id));
+	err_clear(&err);
+	if (unknown && stop_unknown(app, a, r, n_r, &err) < 0)
+		log_warn("deployments: %s", err.msg);
 	forget_gone(app->deployments, d, n);
 }
 
@@ -505,20 +559,11 @@ static int want(const struct ask *ask, const char *name, enum deployment_wanted 
                 struct deployment_view *out, struct err *err)
 {
 	struct app *app = ask->app;
-	struct model_deployment d = {0}, from;
+	struct model_deployment d = {0};
 
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || find_one(ask, name, &d, err) < 0)
-		return -1;
-	from = d;
 	/* who starts what runs wants those that have failed to be tried again */
-	if (wanted == DEPLOYMENT_RUN && d.wanted == DEPLOYMENT_RUN) {
-		if (meta_deployment_want(app->meta, &from, DEPLOYMENT_STOP, clock_wall_ms(), err) <
-		    0)
-			return -1;
-		from.wanted = DEPLOYMENT_STOP;
-	}
-	if (from.wanted != wanted &&
-	    meta_deployment_want(app->meta, &from, wanted, clock_wall_ms(), err) < 0)
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || find_one(ask, name, &d, err) < 0 ||
+	    meta_deployment_want(app->meta, &d, wanted, clock_wall_ms(), err) < 0)
 		return -1;
 	forget_trouble(app->deployments, d.id);
 	log_info("deployment: name=%s team=%s wanted=%s by=%s", d.name, d.team_name,

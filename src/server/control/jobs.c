@@ -63,6 +63,7 @@ int jobs_stop(struct app *app, struct arena *a, const struct model_job *job, con
 	              s.end == JOB_END_STOPPED ? arena_printf(a, "job stopped: %s", why) : NULL,
 	              NULL, err) < 0)
 		return -1;
+	(void)serving_retire(app, job->id, false);
 	if (job->attempt_id != NULL)
 		app_notify(app, CHANNEL_DESIRED, job->attempt_id);
 	loop_kick(app->reconcile);

@@ -20,6 +20,7 @@ struct replica {
 	char *attempt_id, *job_id, *team_id, *team_name, *name;
 	uint32_t port;
 	bool serves, over;
+	bool retired; /* see serving_retire */
 	unsigned in_flight;
 	uint64_t requests, failures;
 	int64_t used_ms; /* when it last had one on its way, or began to serve; monotonic */
@@ -174,7 +175,7 @@ bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *o
 		replica_check(s, r);
 		if (r->over || strcmp(r->job_id, job_id) != 0)
 			continue;
-		*out = (struct serving_facts){.serves = r->serves,
+		*out = (struct serving_facts){.serves = r->serves && !r->retired,
 		                              .in_flight = r->in_flight,
 		                              .requests = r->requests,
 		                              .failures = r->failures,
@@ -183,6 +184,37 @@ bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *o
 	}
 	lock_give(&s->lock);
 	return r != NULL;
+}
+
+static bool retire(struct app *app, const char *job_id, bool retired, bool if_idle)
+{
+	struct serving *s = app->serving;
+	struct replica *r;
+	bool done = true;
+
+	lock_take(&s->lock);
+	LIST_FOREACH(r, &s->all, link)
+	{
+		replica_check(s, r);
+		if (r->over || strcmp(r->job_id, job_id) != 0)
+			continue;
+		done = !if_idle || r->in_flight == 0;
+		if (done)
+			r->retired = retired;
+		break;
+	}
+	lock_give(&s->lock);
+	return done;
+}
+
+bool serving_retire(struct app *app, const char *job_id, bool if_idle)
+{
+	return retire(app, job_id, true, if_idle);
+}
+
+void serving_back(struct app *app, const char *job_id)
+{
+	(void)retire(app, job_id, false, false);
 }
 
 void serving_ended(struct app *app, const char *attempt_id)
@@ -256,7 +288,7 @@ static int take(const struct ask *ask, const char *name, struct serving_target *
 	LIST_FOREACH(r, &s->all, link)
 	{
 		replica_check(s, r);
-		if (!r->serves || strcmp(r->name, name) != 0 || !sees(ask, r))
+		if (!r->serves || r->retired || strcmp(r->name, name) != 0 || !sees(ask, r))
 			continue;
 		several = several || (best != NULL && strcmp(best->team_id, r->team_id) != 0);
 		if (best == NULL || r->in_flight < best->in_flight)
@@ -318,7 +350,7 @@ static int list(const struct ask *ask, struct serving_row **out, size_t *n, stru
 		(*out)[(*n)++] = (struct serving_row){.name = arena_cstr(ask->a, r->name),
 		                                      .job_id = arena_cstr(ask->a, r->job_id),
 		                                      .team_name = arena_cstr(ask->a, r->team_name),
-		                                      .serves = r->serves,
+		                                      .serves = r->serves && !r->retired,
 		                                      .in_flight = r->in_flight,
 		                                      .requests = r->requests,
 		                                      .failures = r->failures};

@@ -24,6 +24,11 @@ struct serving_facts {
 };
 bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *out);
 
+/* It gets no more requests, as it is to end. if_idle: only if none is on its way. True: so it is,
+ * or nothing is known of it. */
+bool serving_retire(struct app *app, const char *job_id, bool if_idle);
+void serving_back(struct app *app, const char *job_id); /* it stays after all */
+
 /* The key that requests to the job's server come with. */
 const char *serving_key(const struct app *app, struct arena *a, const char *attempt_id);
 
