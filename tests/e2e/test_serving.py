@@ -2,6 +2,7 @@
 import contextlib
 import json
 import sys
+import threading
 import time
 from concurrent import futures
 
@@ -197,6 +198,24 @@ def is_up(cluster, revision, n=1):
     return until(loaded)
 
 
+@contextlib.contextmanager
+def asking(cluster):
+    """Requests without a pause while something happens; none of them may fail."""
+    answers, over = [], threading.Event()
+
+    def ask(ai):
+        while not over.is_set() or answers[-1] == "first":
+            answers.append(ai.chat.completions.create(**say("and now")).model)
+
+    with futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, client(cluster, "mine"))
+        try:
+            yield answers
+        finally:
+            over.set()
+        asked.result(timeout=60)
+
+
 def test_a_checkpoint_is_deployed_and_the_next_one_rolled_in(cluster):
     job = trained(cluster, (1, 2), {"engine.py": ENGINE})
     made = deployed(cluster, f"{job['id']}/checkpoint-1")
@@ -211,8 +230,9 @@ def test_a_checkpoint_is_deployed_and_the_next_one_rolled_in(cluster):
     assert [m.id for m in ai.models.list()] == ["first"] and view(cluster)["revision"] == 2
     make(cluster, {"id": made["training_job_id"]}, "go")
     assert "".join(c.choices[0].delta.content for c in stream) == "slow is it "
-    is_up(cluster, 2)
-    assert [m.id for m in ai.models.list()] == ["second"]
+    with asking(cluster) as answers:
+        is_up(cluster, 2)
+    assert set(answers) == {"first", "second"}, answers
     # one that ends by itself leaves the one before in its place, and says so
     said = deployed(cluster, job["id"], env="third", *("--command", "echo no engine; exit 127"))
     until(lambda: view(cluster)["reason"] and "has ended by itself" in view(cluster)["reason"])
