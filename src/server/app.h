@@ -3,9 +3,10 @@
  *
  * Threads: httpd's workers run the operations of api/; one queue thread places jobs; prepare and
  * fetch pools mirror sources and launch; one reconcile thread compares rows with evidence, and the
- * sweep pool does what takes long of that; one janitor thread does all periodic work, one
- * maintenance thread what an administrator asked for; one notify thread and its pool tell webhooks.
- * They meet in the database, never in each other's data.
+ * sweep pool does what takes long of that; one deployments thread starts and stops the jobs of
+ * deployments; one janitor thread does all periodic work, one maintenance thread what an
+ * administrator asked for; one notify thread and its pool tell webhooks. They meet in the database,
+ * never in each other's data.
  *
  * Locks: docs/locks.md lists them in their order. Those of a pass of the queue, a checkpoint and a
  * step order whole pieces of work and are held across the database's I/O; the others guard lists in
