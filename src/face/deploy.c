@@ -1,7 +1,8 @@
 /*
  * deploy.c - checkpoints as the configuration of a vLLM server, in the form that the stock client
- * writes to a file. What it must know beyond the request (the kind of a checkpoint, its base model,
- * its LoRA rank, whether it brings a chat template) comes from the checkpoints themselves.
+ * writes to a file; without a dry run the checkpoint is deployed, too. What it must know beyond the
+ * request (the kind of a checkpoint, its base model, its LoRA rank, whether it brings a chat
+ * template) comes from the checkpoints themselves.
  */
 #include "face/deploy.h"
 
@@ -312,6 +313,62 @@ static void show_config(struct js *js, struct arena *a, const struct plan *p)
 	js_close(js);
 }
 
+/* As a job's specification has them. */
+static int job_env(struct request *rq, const struct plan *p, const struct doc **out,
+                   struct err *err)
+{
+	AUTO_BUF struct buf json = BUF_INIT(CONFIG_MAX);
+	struct js js;
+
+	js_init(&js, &json);
+	js_open(&js);
+	DOC_EACH (var, p->env) {
+		js_key(&js, doc_cstr(doc_get(var, "name"), ""));
+		if (doc_bool(doc_get(var, "is_secret_reference"), false)) {
+			js_open(&js);
+			js_kv(&js, "name", doc_cstr(doc_get(var, "value"), ""));
+			js_close(&js);
+		} else {
+			js_cstr(&js, doc_cstr(doc_get(var, "value"), ""));
+		}
+	}
+	js_close(&js);
+	if (buf_check(&json, "environment_variables", err) < 0)
+		return -1;
+	return js_parse(rq->arena, buf_view(&json), out, err);
+}
+
+static int deploy(struct request *rq, const struct plan *p, struct deployment_view *out,
+                  struct err *err)
+{
+	struct deploy_order o = {.job_id = p->c[0].job_id,
+	                         .checkpoint = p->c[0].name,
+	                         .name = p->name,
+	                         .image = IMAGE,
+	                         .size = &p->size};
+
+	if (p->n > 1)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"several adapters of one server: deploy one at a time, each under a "
+			"name of its own; --dry-run writes the configuration of one for all");
+	if (job_env(rq, p, &o.env, err) < 0)
+		return -1;
+	return deploy_order(rq, &o, out, err);
+}
+
+/* The ids are those that people type: `stoker deployments view` takes the first, `logs` the other.
+ */
+static void show_version(struct js *js, const struct deployment_view *v)
+{
+	js_key(js, "model_version");
+	js_open(js);
+	js_kv(js, "id", v->job_id != NULL ? v->job_id : v->d.id);
+	js_kv(js, "name", v->d.name);
+	js_kv(js, "model_id", v->d.name);
+	js_close(js);
+}
+
 int deploy_checkpoints(struct request *rq, const struct doc *variables, struct js *js,
                        struct err *err)
 {
@@ -319,6 +376,7 @@ int deploy_checkpoints(struct request *rq, const struct doc *variables, struct j
 	AUTO_BUF struct buf config = BUF_INIT(CONFIG_MAX);
 	struct plan *p = ARENA_NEW(rq->arena, struct plan);
 	const char *stack = NULL, *size = NULL;
+	struct deployment_view made = {0};
 	struct js out;
 	bool dry = false;
 
@@ -329,11 +387,6 @@ int deploy_checkpoints(struct request *rq, const struct doc *variables, struct j
 	    body_text(doc_get(asked, "inference_stack"), "stack_type", true, &stack, err) < 0 ||
 	    body_text(doc_get(asked, "metadata"), "oracle_name", true, &p->name, err) < 0)
 		return -1;
-	if (!dry)
-		return err_set(
-			err, ERR_UNSUPPORTED,
-			"deploy with `stoker deploy JOB/CHECKPOINT`, or use --dry-run to get the "
-			"configuration and serve the checkpoint with it");
 	if (strcmp(stack, "VLLM") != 0)
 		return err_set(err, ERR_UNSUPPORTED, "inference stack \"%.50s\": only VLLM", stack);
 	if (read_env(doc_path(asked, "inference_stack", "environment_variables", NULL), p, err) <
@@ -344,11 +397,15 @@ int deploy_checkpoints(struct request *rq, const struct doc *variables, struct j
 		return -1;
 	js_init(&out, &config);
 	show_config(&out, rq->arena, p);
-	if (buf_check(&config, "the configuration", err) < 0)
+	if (buf_check(&config, "the configuration", err) < 0 ||
+	    (!dry && deploy(rq, p, &made, err) < 0))
 		return -1;
 	js_key(js, "create_model_version_from_inference_template");
 	js_open(js);
-	js_kv_null(js, "model_version");
+	if (dry)
+		js_kv_null(js, "model_version");
+	else
+		show_version(js, &made);
 	js_kv_str(js, "truss_config", buf_view(&config));
 	js_close(js);
 	return 0;

@@ -3,6 +3,8 @@
  * flags it needs is said by the checkpoint's own files (core/inference.h); weights, name, restarts
  * and logs are the job's.
  */
+#include "face/deploy.h"
+
 #include "face/answer.h"
 #include "face/face.h"
 #include "face/handlers.h"
@@ -20,6 +22,7 @@ struct deploy {
 	int64_t cpu_count;        /* 0: as the training job */
 	int64_t replicas, idle_s; /* -1: as they were */
 	bool replaces;
+	const struct instance *size; /* in place of the four before; NULL: they say */
 	const struct doc *env;
 	struct model_job job; /* that wrote the checkpoint */
 	struct model_checkpoint c;
@@ -184,21 +187,25 @@ static int find_command(struct request *rq, struct deploy *d, struct err *err)
 
 static void write_compute(const struct request *rq, const struct deploy *d, struct js *js)
 {
-	const char *accelerator = d->accelerator;
+	const struct instance of_job = {.gpu_type = d->job.gpu_type,
+	                                .gpu_count = d->job.gpu_count,
+	                                .cpu_milli = d->job.cpu_milli,
+	                                .memory_bytes = d->job.memory_bytes};
+	const struct instance *size = d->size != NULL ? d->size : &of_job;
 
-	if (accelerator == NULL && d->job.gpu_type != NULL)
-		accelerator = arena_printf(rq->arena, "%s:%u", d->job.gpu_type, d->job.gpu_count);
 	js_key(js, "compute");
 	js_open(js);
 	js_kv_real(js, "cpu_count",
-	           d->cpu_count > 0 ? (double)d->cpu_count : (double)d->job.cpu_milli / 1000);
-	if (d->memory != NULL)
-		js_kv(js, "memory", d->memory);
-	else
-		js_kv(js, "memory",
-		      arena_printf(rq->arena, "%" PRIu64 "Mi", d->job.memory_bytes >> 20));
-	if (accelerator != NULL)
-		js_kv(js, "accelerator", accelerator);
+	           d->cpu_count > 0 ? (double)d->cpu_count : (double)size->cpu_milli / 1000);
+	js_kv(js, "memory",
+	      d->memory != NULL
+	              ? d->memory
+	              : arena_printf(rq->arena, "%" PRIu64 "Mi", size->memory_bytes >> 20));
+	if (d->accelerator != NULL)
+		js_kv(js, "accelerator", d->accelerator);
+	else if (size->gpu_type != NULL)
+		js_kv(js, "accelerator",
+		      arena_printf(rq->arena, "%s:%u", size->gpu_type, size->gpu_count));
 	js_close(js);
 }
 
@@ -261,20 +268,15 @@ static void write_runtime(const struct deploy *d, struct js *js)
 	js_close(js);
 }
 
-int deployments_create(struct request *rq, struct err *err)
+static int make(struct request *rq, struct deploy *d, const char *job_id, const char *checkpoint,
+                struct deployment_view *out, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	const char *job_id = NULL, *checkpoint = NULL;
-	struct deploy *d = ARENA_NEW(rq->arena, struct deploy);
 	AUTO_BUF struct buf json = BUF_INIT(JOB_MAX);
-	struct deployment_view made = {0};
+	bool own = d->command != NULL;
 	struct deployment_want want;
-	bool own;
 	struct js js;
 
-	if (read_body(rq, d, &job_id, &checkpoint, err) < 0)
-		return -1;
-	own = d->command != NULL;
 	if (ctx->ops->jobs->get(face_ask(rq), NULL, job_id, &d->job, err) < 0 ||
 	    find_checkpoint(rq, checkpoint, d, err) < 0)
 		return -1;
@@ -309,7 +311,32 @@ int deployments_create(struct request *rq, struct err *err)
 		.replicas = d->replicas,
 		.idle_s = d->idle_s,
 		.replaces = d->replaces};
-	if (ctx->ops->deployments->deploy(face_ask(rq), &want, &made, err) < 0)
+	return ctx->ops->deployments->deploy(face_ask(rq), &want, out, err);
+}
+
+int deployments_create(struct request *rq, struct err *err)
+{
+	const char *job_id = NULL, *checkpoint = NULL;
+	struct deploy *d = ARENA_NEW(rq->arena, struct deploy);
+	struct deployment_view made = {0};
+
+	if (read_body(rq, d, &job_id, &checkpoint, err) < 0 ||
+	    make(rq, d, job_id, checkpoint, &made, err) < 0)
 		return -1;
 	return deployment_send(rq, &made, err);
+}
+
+int deploy_order(struct request *rq, const struct deploy_order *o, struct deployment_view *out,
+                 struct err *err)
+{
+	struct deploy *d = ARENA_NEW(rq->arena, struct deploy);
+
+	d->name = name_of(rq->arena, o->name);
+	d->engine = INFERENCE_VLLM;
+	d->engine_word = inference_engine_word[INFERENCE_VLLM];
+	d->image = o->image;
+	d->size = o->size;
+	d->env = o->env;
+	d->replicas = d->idle_s = -1;
+	return make(rq, d, o->job_id, o->checkpoint, out, err);
 }

@@ -321,6 +321,22 @@ static int front_page(struct request *rq, struct err *err)
 }
 
 /* The stock client prints a link to here after a push. */
+static int model_page(struct request *rq, struct err *err)
+{
+	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
+
+	page_head(&out, "Deployment");
+	buf_puts(&out, "<p>Deployment <b>");
+	escaped(&out, rq->arg[0]);
+	buf_puts(&out, "</b>. Its state, its logs, and where to ask it:</p><pre>stoker deployments "
+	               "view ");
+	escaped(&out, rq->arg[0]);
+	buf_puts(&out, "\nstoker logs -f ");
+	escaped(&out, rq->arg[1]);
+	buf_puts(&out, "</pre>");
+	return send_page(rq, &out, err);
+}
+
 static int job_page(struct request *rq, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);
@@ -385,6 +401,7 @@ static int prove(struct request *rq, struct err *err)
 static const struct route routes[] = {
 	{ HTTP_GET, SCOPE_OPEN,   0, "/",                                    front_page, "Name and version of the server" },
 	{ HTTP_GET, SCOPE_OPEN,   0, "/training/{project_id}/logs/{job_id}", job_page,   "Page of a pushed job" },
+	{ HTTP_GET, SCOPE_OPEN,   0, "/models/{name}/logs/{job_id}",         model_page, "Page of a deployment" },
 	{ HTTP_GET, SCOPE_OPEN,   0, "/healthz",                             health,     "Health check" },
 	{ HTTP_POST, SCOPE_OPEN, PROOF_BODY_MAX, PROOF_PATH,                 prove,      "Prove that the server knows a token, before the token is sent" },
 	{ HTTP_GET, SCOPE_OPEN,   0, "/openapi.json",                        openapi,    "This API as OpenAPI" },

@@ -143,6 +143,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    "/v1/status", NULL, NULL, "@Status", NULL, false },
 	{ HTTP_POST,   "/graphql/", NULL, NULL, "data:any errors[{message:text!}]", NULL, false },
 	{ HTTP_GET,    "/", NULL, NULL, NULL, "text/html", false },
+	{ HTTP_GET,    "/models/{name}/logs/{job_id}", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_GET,    "/training/{project_id}/logs/{job_id}", NULL, NULL, NULL, "text/html", false },
 	{ HTTP_POST,   "/v1/proof", NULL, "token:text! challenge:text!", "address:text! proof:text!", NULL, false },
 	{ HTTP_GET,    "/.well-known/openid-configuration", NULL, NULL, "issuer:text! jwks_uri:text! response_types_supported[text]! subject_types_supported[text]! id_token_signing_alg_values_supported[text]! claims_supported[text]!", NULL, false },

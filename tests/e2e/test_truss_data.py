@@ -142,6 +142,35 @@ deploy = DeployCheckpointsConfig(
     assert "checkpoint-99" in truss.train("deploy_checkpoints", "--dry-run", "--job-id", job["id"], "--config", "deploy.py", code=1)
 
 
+def test_deployment(trained):
+    truss, job = trained
+    cluster = truss.cluster
+    (truss.home / "deploy.py").write_text(f"""
+from truss_train import *
+from truss_train.definitions import *
+deploy = DeployCheckpointsConfig(
+    checkpoint_details=CheckpointList(base_model_id="Qwen/Qwen3-0.6B", checkpoints=[
+        LoRACheckpoint(training_job_id="{job['id']}", checkpoint_name="checkpoint-20", lora_details=LoRADetails(rank=8))]),
+    model_name="My Tuned_1", runtime=DeployCheckpointsRuntime(environment_variables={{
+        "X": "1", "HF_TOKEN": SecretReference(name="hf")}}), compute=Compute(cpu_count=1, memory="1Gi"))
+""")
+    deploy = "deploy_checkpoints", "--job-id", job["id"], "--config", "deploy.py", "--truss-config-output-dir", "out"
+    assert "secret" in truss.train(*deploy, code=1)  # of this name there is none
+    assert cluster.json("deployments", "ls") == []
+    cluster.cli("secrets", "set", "hf", stdin="hf_x")
+    said = truss.train(*deploy)
+    v = cluster.json("deployments", "view", "my-tuned-1")
+    made = v["deployment"]["training_job_id"]
+    assert "Successfully created deployment: my-tuned-1" in said and f"/models/my-tuned-1/logs/{made}" in said.replace("\n", ""), said
+    assert "vllm serve" in (truss.home / "out/config.yaml").read_text()
+    spec = cluster.job({"id": made})["spec"]
+    assert spec["image"]["base_image"] == "vllm/vllm-openai:latest" and spec["runtime"]["serve"]["name"] == "my-tuned-1"
+    assert "--lora-modules 'my-tuned-1'='/models/my-tuned-1'" in spec["runtime"]["start_commands"][0] and spec["runtime"]["environment_variables"]["X"] == "1"
+    assert "accelerator" not in spec["compute"] or spec["compute"]["accelerator"] is None
+    assert b"stoker deployments view my-tuned-1" in cluster.api("GET", f"/models/my-tuned-1/logs/{made}", raw=True)[1]
+    cluster.cli("deployments", "rm", "my-tuned-1", "--yes")
+
+
 LOAD = "load_checkpoint_config=LoadCheckpointConfig(enabled=True, checkpoints=[%s])"
 
 

@@ -143,7 +143,7 @@ static void test_deploy(void **state)
 	f.n_ckpts = 4;
 	refused(&f, MUTATION, "{}", "request: expected an object");
 	refused(&f, MUTATION, request(&f, "checkpoint-24", "H100-2-16x128", "false", ""),
-	        "--dry-run");
+	        "no list of its files");
 	refused(&f, MUTATION, request(&f, "none", "H100-2-16x128", "true", ""),
 	        "no checkpoint \"none\"");
 	refused(&f, MUTATION, request(&f, "half", "H100-2-16x128", "true", ""), "is SYNCING");
