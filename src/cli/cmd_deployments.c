@@ -227,7 +227,7 @@ int cmd_deployments_view(struct cli *c, struct err *err)
 	return 0;
 }
 
-/* Those of its newest job, or of --job. */
+/* Those of its newest job. */
 int cmd_deployments_logs(struct cli *c, struct err *err)
 {
 	const struct doc *reply, *job;

@@ -10,7 +10,6 @@
 #include "base/buf.h"
 
 #define DEPLOYMENT_REPLICAS_MAX 64
-#define DEPLOYMENT_IDLE_MIN_S 1
 #define DEPLOYMENT_IDLE_MAX_S (30 * 86400)
 
 enum deployment_wanted {

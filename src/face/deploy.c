@@ -357,8 +357,8 @@ static int deploy(struct request *rq, const struct plan *p, struct deployment_vi
 	return deploy_order(rq, &o, out, err);
 }
 
-/* The ids are those that people type: `stoker deployments view` takes the first, `logs` the other.
- */
+/* The ids are those that people type: `stoker logs` takes the first, `stoker deployments view` the
+ * other. */
 static void show_version(struct js *js, const struct deployment_view *v)
 {
 	js_key(js, "model_version");

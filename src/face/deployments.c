@@ -6,52 +6,27 @@
 #include "face/show.h"
 
 struct shown_serving {
-	const struct deployment_view *v;
-	const char *name, *state, *team_name, *project_name, *url, *checkpoint, *training_job_id,
-		*reason, *deployed_by, *created_at, *updated_at;
-	uint32_t revision, replicas, replicas_ready, scale_to_zero_s, requests_in_flight;
-	uint64_t requests, failures;
+	struct deployment_view v;
+	const char *state, *url;
 };
-#define OF(k, f) ROW(shown_serving, k, f)
-SHOWN(serving, "Deployment", shown_serving, OF(R_TEXT, name), OF(R_TEXT, state),
-      OF(R_TEXT, team_name), OF(R_TEXT | R_NULL, project_name), OF(R_TEXT, url),
-      OF(R_TEXT | R_NULL, checkpoint), OF(R_TEXT | R_NULL, training_job_id), OF(R_U32, revision),
-      OF(R_U32, replicas), OF(R_U32, replicas_ready), OF(R_U32, scale_to_zero_s),
-      OF(R_TEXT | R_NULL, reason), OF(R_TEXT | R_NULL, deployed_by),
-      OF(R_TEXT | R_NULL, created_at), OF(R_TEXT | R_NULL, updated_at),
-      OF(R_U32, requests_in_flight), OF(R_U64, requests), OF(R_U64, failures));
-
-static const char *iso(struct arena *a, int64_t ms)
-{
-	char text[CLOCK_ISO_CAP];
-
-	if (ms == 0)
-		return NULL;
-	clock_iso(ms, text);
-	return arena_cstr(a, text);
-}
+#define OF(k, n, f) ROW_AS(shown_serving, k, n, v.f)
+SHOWN(serving, "Deployment", shown_serving, OF(R_TEXT, "name", d.name),
+      ROW(shown_serving, R_TEXT, state), OF(R_TEXT, "team_name", d.team_name),
+      OF(R_TEXT | R_NULL, "project_name", d.project_name), ROW(shown_serving, R_TEXT, url),
+      OF(R_TEXT | R_NULL, "checkpoint", d.checkpoint),
+      OF(R_TEXT | R_NULL, "training_job_id", job_id), OF(R_U32, "revision", d.revision),
+      OF(R_U32, "replicas", d.replicas), OF(R_U32, "replicas_ready", ready),
+      OF(R_U32, "scale_to_zero_s", d.idle_s), OF(R_TEXT | R_NULL, "reason", reason),
+      OF(R_TEXT | R_NULL, "deployed_by", d.user), OF(R_TIME | R_NULL, "created_at", d.created_ms),
+      OF(R_TIME | R_NULL, "updated_at", d.updated_ms), OF(R_U32, "requests_in_flight", in_flight),
+      OF(R_U64, "requests", requests), OF(R_U64, "failures", failures));
 
 static void show(struct request *rq, const struct deployment_view *v, struct js *js)
 {
 	struct shown_serving s = {
-		.name = v->d.name,
+		.v = *v,
 		.state = deployment_state_word[v->state],
-		.team_name = v->d.team_name,
-		.project_name = v->d.project_name,
-		.url = arena_printf(rq->arena, "%s/deployments/%s", face_url(rq), v->d.name),
-		.checkpoint = v->d.checkpoint,
-		.training_job_id = v->job_id,
-		.reason = v->reason,
-		.deployed_by = v->d.user,
-		.created_at = iso(rq->arena, v->d.created_ms),
-		.updated_at = iso(rq->arena, v->d.updated_ms),
-		.revision = v->d.revision,
-		.replicas = v->d.replicas,
-		.replicas_ready = v->ready,
-		.scale_to_zero_s = v->d.idle_s,
-		.requests_in_flight = v->in_flight,
-		.requests = v->requests,
-		.failures = v->failures};
+		.url = arena_printf(rq->arena, "%s/deployments/%s", face_url(rq), v->d.name)};
 
 	record_write_js(&serving_record, &s, js);
 }

@@ -320,7 +320,7 @@ static int front_page(struct request *rq, struct err *err)
 	return send_page(rq, &out, err);
 }
 
-/* The stock client prints a link to here after a push. */
+/* The stock client prints links to these two, after a deployment and after a push. */
 static int model_page(struct request *rq, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(TEXT_MAX);

@@ -41,7 +41,7 @@ int meta_deployments(struct meta *m, struct arena *a, const char *team_id, const
 	                 out, n, err);
 }
 
-static void document_row(struct db_rows *r, void *item)
+static void text_row(struct db_rows *r, void *item)
 {
 	*(const char **)item = db_get_text(r);
 }
@@ -50,7 +50,7 @@ int meta_deployment_document(struct meta *m, struct arena *a, const char *id, co
                              struct err *err)
 {
 	return meta_one(m, a, "SELECT document_json FROM deployments WHERE id = ?",
-	                DB_ARGS(db_text(id)), document_row, out, ERR_DEPLOYMENT_NOT_FOUND, err);
+	                DB_ARGS(db_text(id)), text_row, out, ERR_DEPLOYMENT_NOT_FOUND, err);
 }
 
 int meta_deployments_count(struct meta *m, const char *team_id, int64_t *n, struct err *err)
@@ -87,11 +87,6 @@ int meta_replicas(struct meta *m, struct arena *a, const char *deployment_id,
 	                 out, n, err);
 }
 
-static void id_row(struct db_rows *r, void *item)
-{
-	*(const char **)item = db_get_text(r);
-}
-
 int meta_deployment_failed(struct meta *m, struct arena *a, const struct model_deployment *d,
                            int64_t *n, const char **job_id, struct err *err)
 {
@@ -109,7 +104,7 @@ int meta_deployment_failed(struct meta *m, struct arena *a, const struct model_d
 	if (meta_list(m, a, sql,
 	              DB_ARGS(db_text(d->id), db_int(d->revision), db_int(d->started_ms),
 	                      db_int(DEPLOYMENT_REPLICAS_MAX)),
-	              sizeof(*id), id_row, &id, &n_ids, err) < 0)
+	              sizeof(*id), text_row, &id, &n_ids, err) < 0)
 		return -1;
 	if (n_ids > 0)
 		*job_id = id[0];
@@ -126,7 +121,7 @@ int meta_deployment_job(struct meta *m, struct arena *a, const struct model_depl
 	if (meta_list(m, a,
 	              "SELECT j.id FROM jobs j WHERE j.deployment_id = ? AND"
 	              " j.deployment_revision = ? ORDER BY j.created_ms DESC, j.rowid DESC LIMIT 1",
-	              DB_ARGS(db_text(d->id), db_int(d->revision)), sizeof(*id), id_row, &id, &n,
+	              DB_ARGS(db_text(d->id), db_int(d->revision)), sizeof(*id), text_row, &id, &n,
 	              err) < 0)
 		return -1;
 	*job_id = n > 0 ? id[0] : NULL;

@@ -5,7 +5,6 @@
 #include "server/api/push.h"
 #include "server/control/jobs.h"
 #include "server/control/serving.h"
-#include "server/control/specs.h"
 
 #include <sys/queue.h>
 
