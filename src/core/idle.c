@@ -17,8 +17,8 @@ enum idle_news idle_look(struct idle *i, bool busy, int64_t worked_ms, int64_t n
 		i->since_ms = since;
 		i->half = i->whole = false;
 	}
-	if (!i->whole && now_ms - since >= i->limit_ms) {
-		i->half = i->whole = true;
+	if (i->half && !i->whole && now_ms - since >= i->limit_ms) {
+		i->whole = true;
 		return IDLE_WHOLE;
 	}
 	if (was_whole && !i->whole)

@@ -21,7 +21,7 @@ struct idle {
 enum idle_news {
 	IDLE_NOTHING, /* as before */
 	IDLE_HALF,    /* half of the limit is over: to be said */
-	IDLE_WHOLE,   /* all of it */
+	IDLE_WHOLE,   /* all of it; never before half of it was said, however late a look is */
 	IDLE_WORKS,   /* again, after IDLE_WHOLE */
 };
 

@@ -17,8 +17,9 @@ static const struct {
 	{1180, 1065, false, IDLE_HALF},    {1229, 1065, false, IDLE_NOTHING},
 	{1230, 1065, false, IDLE_WHOLE},   {1300, 1065, false, IDLE_NOTHING},
 	{1310, 1305, false, IDLE_WORKS},   {1320, 1305, false, IDLE_NOTHING},
-	{1500, 1305, false, IDLE_WHOLE}, /* the machine slept: no half of it */
-	{1510, 1305, false, IDLE_NOTHING}, {1520, 1305, true, IDLE_WORKS},
+	{1500, 1305, false, IDLE_HALF}, /* the machine slept: people are warned all the same */
+	{1501, 1305, false, IDLE_WHOLE},   {1510, 1305, false, IDLE_NOTHING},
+	{1520, 1305, true, IDLE_WORKS},
 };
 
 static void looks_one_by_one(void **state UNUSED)
