@@ -44,12 +44,15 @@ static struct view look(const struct ship *s, const struct ship_group *g)
 static void drop_gone(struct ship *s, struct ship_group *g)
 {
 	struct ship_entry *e = NULL, *next = NULL;
+	bool all = true;
 
 	for (e = TAILQ_FIRST(&g->entries); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, peer);
 		if (e->gone && ship_counts(e))
-			(void)ship_entry_drop(s, e);
+			all = ship_entry_drop(s, e) && all;
 	}
+	if (all)
+		g->gone_walk = 0; /* what is left has not begun to go */
 }
 
 /* ---- what is ready to be sent ------------------------------------------------------------------

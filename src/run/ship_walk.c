@@ -399,7 +399,8 @@ static void note_gone(struct ship *s, struct ship_entry *e)
 		g->gone_walk = s->walk;
 }
 
-/* A file that is only in the spool: it may still be written through a descriptor. */
+/* A file that is only in the spool: it may have been written until it went, and may still be,
+ * through a descriptor. */
 struct spooled {
 	uint64_t id;
 	char *path;
@@ -416,19 +417,19 @@ static bool settle_gone(struct ship *s, struct buf *spooled)
 			continue;
 		if (!e->gone) {
 			bool renamed = was_renamed(s, e);
+			uint64_t gone_walk = e->group->gone_walk;
 
 			note_gone(s, e);
 			changed = true;
 			if (renamed && !e->stored) {
+				e->group->gone_walk = gone_walk; /* nothing of it went */
 				(void)ship_entry_drop(s, e);
 				continue;
 			}
 		}
-		if (e->state == SHIP_SENT)
-			continue;
-		if (e->id == 0) {
+		if (e->id == 0 && e->state != SHIP_SENT) {
 			(void)ship_entry_drop(s, e); /* never linked: a temporary one */
-		} else if (!e->own) {
+		} else if (e->id > 0 && !e->own) {
 			struct spooled x = {e->id, xstrdup(e->path)};
 
 			buf_add(spooled, &x, sizeof(x));
@@ -450,8 +451,11 @@ static void restat(struct ship *s, const struct spooled *x)
 	now = ship_fact_of(&st);
 	lock_take(&s->lock);
 	e = map_get(s->entries, str_of(x->path));
-	if (e != NULL && e->id == x->id && e->gone && !ship_same(&e->fact, &now))
+	if (e != NULL && e->id == x->id && e->gone && !ship_same(&e->fact, &now)) {
 		touch(s, e, &now);
+		if (ship_counts(e))
+			e->group->gone_walk = s->walk; /* it was not at rest when it went */
+	}
 	lock_give(&s->lock);
 }
 

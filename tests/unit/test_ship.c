@@ -451,6 +451,140 @@ static void a_refused_name_ends_too(void **state)
 	assert_int_equal(c.files.n, 1);
 }
 
+/* ---- what happens between two looks ------------------------------------------------------------
+ */
+
+/* Does this as soon as `path` is in the spool, and within that look: the next one sees what is
+ * left. all: once every file of its checkpoint is in the store. */
+static void right_after(struct place *p, const char *path, bool all,
+                        void (*act)(struct place *p, const char *path))
+{
+	for (int64_t until = clock_mono_ms() + WAIT_MS;; clock_sleep_ms(2)) {
+		const struct ship_entry *e = NULL, *o = NULL;
+		bool there;
+
+		lock_take(&p->ship->lock);
+		e = map_get(p->ship->entries, str_of(path));
+		there = e != NULL && e->id > 0 && (all || e->changed_walk == p->ship->walk);
+		if (there && all) {
+			TAILQ_FOREACH(o, &e->group->entries, peer)
+			there = there && o->state == SHIP_SENT;
+		}
+		if (there)
+			act(p, path);
+		lock_give(&p->ship->lock);
+		if (there)
+			return;
+		if (clock_mono_ms() > until)
+			fail_msg("%s did not get there: %s %s", path, p->news, p->reason);
+	}
+}
+
+/* The shipper has forgotten the file. */
+static void wait_dropped(struct place *p, const char *path)
+{
+	bool there = true;
+
+	for (int64_t until = clock_mono_ms() + WAIT_MS; there; clock_sleep_ms(10)) {
+		lock_take(&p->ship->lock);
+		there = map_get(p->ship->entries, str_of(path)) != NULL;
+		lock_give(&p->ship->lock);
+		if (clock_mono_ms() > until)
+			fail_msg("%s is still known", path);
+	}
+}
+
+static void write_on(struct place *p, const char *path)
+{
+	FILE *f = fopen(in(p, path), "ae");
+
+	assert_non_null(f);
+	assert_true(fputs(" and more", f) >= 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void write_on_and_drop_all(struct place *p, const char *path)
+{
+	char *folder = arena_cstr(p->a, path);
+
+	write_on(p, path);
+	*strchr(folder, '/') = '\0';
+	drop(p, folder);
+}
+
+static void drop_early(struct place *p, const char *path)
+{
+	drop(p, path);
+}
+
+static void rename_in_place(struct place *p, const char *path)
+{
+	assert_int_equal(rename(in(p, path), in(p, "checkpoint-1/model.raw")), 0);
+}
+
+/* It still grew when it was removed: nobody has seen it at rest. */
+static void written_on_and_removed_is_not_whole(void **state)
+{
+	struct place *p = *state;
+
+	settle_in(p, NEVER_MS);
+	start(p);
+	put(p, "checkpoint-1/more.raw", "{}");
+	put(p, "checkpoint-1/model.raw", "half");
+	right_after(p, "checkpoint-1/model.raw", false, write_on_and_drop_all);
+	wait_said(p, "[checkpoint-1 INCOMPLETE 2]");
+	assert_string_equal(p->reason, "incomplete: removed by the trainer before it was whole");
+	assert_string_equal(object(p, "checkpoint-1/model.raw"), "half and more");
+}
+
+/* Nor when the half of it is in the store. */
+static void written_on_after_it_was_sent(void **state)
+{
+	struct place *p = *state;
+
+	settle_in(p, NEVER_MS);
+	start(p);
+	p->ship->no_clone = true; /* a link, no copy: what is written into it is seen */
+	put(p, "checkpoint-1/more.raw", "{}");
+	put(p, "checkpoint-1/model.raw", "half");
+	right_after(p, "checkpoint-1/model.raw", true, write_on_and_drop_all);
+	wait_said(p, "[checkpoint-1 INCOMPLETE 2]");
+	assert_string_equal(p->reason, "incomplete: removed by the trainer before it was whole");
+	assert_string_equal(object(p, "checkpoint-1/model.raw"), "half and more");
+}
+
+/* A trainer's scratch file went early; the checkpoint itself went when it had been at rest. */
+static void an_early_scratch_file_is_not_the_checkpoint(void **state)
+{
+	struct place *p = *state;
+
+	settle_in(p, NEVER_MS);
+	put(p, "checkpoint-1/model.raw", "weights");
+	put(p, "checkpoint-1/more.raw", "{}");
+	put(p, "checkpoint-1/scratchpad", "x");
+	start(p);
+	right_after(p, "checkpoint-1/scratchpad", false, drop_early);
+	wait_dropped(p, "checkpoint-1/scratchpad");
+	wait_walks(p, 3);
+	drop(p, "checkpoint-1");
+	wait_said(p, "[checkpoint-1 COMPLETE 2]");
+}
+
+static void an_early_rename_is_no_removal(void **state)
+{
+	struct place *p = *state;
+
+	settle_in(p, NEVER_MS);
+	put(p, "checkpoint-1/more.raw", "{}");
+	put(p, "checkpoint-1/written.raw", "weights");
+	start(p);
+	right_after(p, "checkpoint-1/written.raw", false, rename_in_place);
+	wait_closed(p, "checkpoint-1/model.raw");
+	wait_walks(p, 3);
+	drop(p, "checkpoint-1");
+	wait_said(p, "[checkpoint-1 COMPLETE 2]");
+}
+
 static const struct CMUnitTest tests[] = {
 	T(ships_while_it_runs),
 	T(rotation_takes_nothing_away),
@@ -473,5 +607,9 @@ static const struct CMUnitTest tests[] = {
 	T(rotation_goes_on_while_the_host_is_slow),
 	T(death_with_the_shipper_leaves_it_incomplete),
 	T(a_whole_one_survives_its_shipper),
+	T(written_on_and_removed_is_not_whole),
+	T(written_on_after_it_was_sent),
+	T(an_early_scratch_file_is_not_the_checkpoint),
+	T(an_early_rename_is_no_removal),
 };
 UNIT_MAIN(tests)
