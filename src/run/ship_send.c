@@ -357,6 +357,18 @@ static void take_sent(struct sending *x)
 	ship_journal_sent(s, e);
 }
 
+static void say_vanished(struct ship_entry *e)
+{
+	if (e->link_fault != 0)
+		ship_entry_fault(
+			e, false,
+			"was removed before it was uploaded, and could not be kept for the "
+			"upload: %s",
+			strerror(e->link_fault));
+	else
+		ship_entry_fault(e, false, "was removed before it was uploaded");
+}
+
 static void settle_one(struct sending *x, enum outcome o)
 {
 	struct ship *s = x->s;
@@ -396,7 +408,7 @@ static void settle_one(struct sending *x, enum outcome o)
 	case VANISHED: /* the walk drops it, unless it is the last */
 		to = e->id == 0 && !over ? SHIP_WAIT : SHIP_LOST;
 		e->retry_ms = now + SHIP_REST_MS;
-		ship_entry_fault(e, false, "was removed before it was uploaded");
+		say_vanished(e);
 		break;
 	case UNREADABLE:
 		to = over ? SHIP_LOST : SHIP_WAIT;

@@ -22,13 +22,16 @@ static bool is_plain(const struct stat *st)
 }
 
 bool ship_spool_link(struct ship *s, int dirfd, const char *name, uint64_t id,
-                     const struct ship_fact *seen, struct stat *after)
+                     const struct ship_fact *seen, struct stat *after, int *why)
 {
 	char spool[32];
 
+	*why = 0;
 	name_of(id, spool);
-	if (linkat(dirfd, name, s->spool_fd, spool, 0) < 0)
+	if (linkat(dirfd, name, s->spool_fd, spool, 0) < 0) {
+		*why = errno == ENOENT ? 0 : errno;
 		return false; /* another file system, or not ours: sent from its place */
+	}
 	if (fstatat(s->spool_fd, spool, after, AT_SYMLINK_NOFOLLOW) == 0 && is_plain(after) &&
 	    after->st_ino == seen->ino)
 		return true;

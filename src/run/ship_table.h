@@ -82,6 +82,7 @@ struct ship_entry {
 	bool own;       /* a copy: nobody writes into it */
 	bool forgotten; /* by the folder's project: it does not count for the volume any more */
 	bool relink;    /* what is there now is not what the spool has */
+	int link_fault; /* errno: why the last link could not be made; 0 */
 	bool rewritten; /* it changed while it was sent: the next time it is copied first */
 
 	/* as it is judged and sent */
@@ -254,8 +255,9 @@ void ship_probe(struct ship *s);
 enum ship_writer { SHIP_WRITER_NONE, SHIP_WRITER, SHIP_WRITER_UNKNOWN };
 enum ship_writer ship_probe_fd(struct ship *s, int fd);
 /* ship_spool.c: links and copies. Without the lock. */
+/* False: there is no link, by the errno in *why, or because the file is not there any more (0). */
 bool ship_spool_link(struct ship *s, int dirfd, const char *name, uint64_t id,
-                     const struct ship_fact *seen, struct stat *after);
+                     const struct ship_fact *seen, struct stat *after, int *why);
 void ship_spool_doom(struct ship *s, uint64_t id); /* with the lock: it goes at the next sweep */
 void ship_spool_sweep(struct ship *s);
 /* The file itself: its link in the spool, else its place; a plain file, opened without waiting.

@@ -174,6 +174,16 @@ static bool is_other(const struct ship_entry *e, const struct status *now)
 	       (e->base_ctime_ns != now->fact.ctime_ns && e->links == now->links);
 }
 
+/* It has no link, and the next try may succeed: not so where the spool is on another file system or
+ * in another project, or where links to such a file are not ours to make. */
+static bool links_later(const struct ship_entry *e)
+{
+	int why = e->link_fault;
+
+	return why != 0 && why != EXDEV && why != EPERM && why != EMLINK && why != EOPNOTSUPP &&
+	       e->id == 0 && e->state != SHIP_SENT;
+}
+
 /* One file of the batch, with the lock; *id: the link that is wanted. */
 static bool see(struct ship *s, struct str path, const struct status *now, uint64_t *id)
 {
@@ -199,7 +209,7 @@ static bool see(struct ship *s, struct str path, const struct status *now, uint6
 		changed = true;
 	}
 	/* a temporary one will be renamed; the file that is being sent stays as it is */
-	if (e->relink && e->state != SHIP_SENDING &&
+	if ((e->relink || links_later(e)) && e->state != SHIP_SENDING &&
 	    (e->kind != FORMAT_NAME_TEMPORARY || s->final)) {
 		e->relink = false;
 		*id = s->next_id++;
@@ -211,17 +221,24 @@ static bool see(struct ship *s, struct str path, const struct status *now, uint6
 	return changed;
 }
 
-/* Takes note of a link that was made, or was not. */
-static void attach(struct ship *s, struct str path, const struct status *now, bool made,
+/* Takes note of a link that was made, or was not: `why` is its errno, 0 when the file was not there
+ * any more. */
+static void attach(struct ship *s, struct str path, const struct status *now, bool made, int why,
                    const struct stat *after)
 {
 	struct ship_entry *e = map_get(s->entries, path);
 	struct ship_fact f = made ? ship_fact_of(after) : (struct ship_fact){0};
 
+	if (e != NULL)
+		e->link_fault = made ? 0 : why;
 	if (!made)
 		return;
-	if (e == NULL || !ship_same(&e->fact, &now->fact) || e->state == SHIP_SENDING) {
+	/* who sends it from its place needs no link, but may fail */
+	if (e == NULL || !ship_same(&e->fact, &now->fact) ||
+	    (e->state == SHIP_SENDING && e->id > 0)) {
 		ship_spool_doom(s, now->id);
+		if (e != NULL && e->state != SHIP_SENT)
+			e->relink = true;
 		return;
 	}
 	ship_spool_doom(s, e->id);
@@ -253,13 +270,15 @@ static void flush(struct walk *w, int dirfd)
 		struct stat after;
 		size_t keep;
 		bool made;
+		int why = 0;
 
 		if (w->status[i].id == 0)
 			continue;
-		made = ship_spool_link(s, dirfd, name, w->status[i].id, &w->status[i].fact, &after);
+		made = ship_spool_link(s, dirfd, name, w->status[i].id, &w->status[i].fact, &after,
+		                       &why);
 		keep = push(w, name);
 		lock_take(&s->lock);
-		attach(s, buf_view(&w->path), &w->status[i], made, &after);
+		attach(s, buf_view(&w->path), &w->status[i], made, why, &after);
 		lock_give(&s->lock);
 		pop(w, keep);
 	}
@@ -427,8 +446,11 @@ static bool settle_gone(struct ship *s, struct buf *spooled)
 				continue;
 			}
 		}
-		if (e->id == 0 && e->state != SHIP_SENT) {
-			(void)ship_entry_drop(s, e); /* never linked: a temporary one */
+		/* Never linked, a temporary one. What could not be linked is missed: the sender
+		 * says so. */
+		if (e->id == 0 && e->state != SHIP_SENT &&
+		    (e->link_fault == 0 || !ship_counts(e))) {
+			(void)ship_entry_drop(s, e);
 		} else if (e->id > 0 && !e->own) {
 			struct spooled x = {e->id, xstrdup(e->path)};
 

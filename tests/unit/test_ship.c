@@ -585,6 +585,76 @@ static void an_early_rename_is_no_removal(void **state)
 	wait_said(p, "[checkpoint-1 COMPLETE 2]");
 }
 
+/* Puts a file in the spool's place: no link can be made. Back: the spool's descriptor. */
+static int break_spool(struct place *p)
+{
+	int keep = fcntl(p->ship->spool_fd, F_DUPFD_CLOEXEC, 0);
+	int file = open(in(p, "../none"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(keep >= 0 && file >= 0);
+	assert_true(dup3(file, p->ship->spool_fd, O_CLOEXEC) >= 0);
+	(void)close(file);
+	return keep;
+}
+
+static void mend_spool(struct place *p, int keep)
+{
+	assert_true(dup3(keep, p->ship->spool_fd, O_CLOEXEC) >= 0);
+	(void)close(keep);
+}
+
+static void wait_link_fault(struct place *p, const char *path)
+{
+	int fault = 0;
+
+	for (int64_t until = clock_mono_ms() + WAIT_MS; fault == 0; clock_sleep_ms(10)) {
+		const struct ship_entry *e = NULL;
+
+		lock_take(&p->ship->lock);
+		e = map_get(p->ship->entries, str_of(path));
+		fault = e != NULL ? e->link_fault : 0;
+		lock_give(&p->ship->lock);
+		if (clock_mono_ms() > until)
+			fail_msg("%s was linked", path);
+	}
+	assert_int_equal(fault, ENOTDIR);
+}
+
+/* A disk that was full for a moment: the file is linked at the next look, and may go. */
+static void a_link_that_fails_is_tried_again(void **state)
+{
+	struct place *p = *state;
+	int keep;
+
+	settle_in(p, NEVER_MS);
+	start(p);
+	keep = break_spool(p);
+	put(p, "checkpoint-1/model.raw", "weights");
+	wait_link_fault(p, "checkpoint-1/model.raw");
+	mend_spool(p, keep);
+	wait_linked(p, "checkpoint-1/model.raw");
+	drop(p, "checkpoint-1");
+	wait_said(p, "[checkpoint-1 COMPLETE 1]");
+}
+
+/* What could not be kept, and was removed unsent, is missed. */
+static void what_could_not_be_kept_is_missed(void **state)
+{
+	struct place *p = *state;
+	int keep;
+
+	settle_in(p, NEVER_MS);
+	start(p);
+	keep = break_spool(p);
+	put(p, "checkpoint-1/model.raw", "weights");
+	wait_link_fault(p, "checkpoint-1/model.raw");
+	drop(p, "checkpoint-1");
+	wait_said(p, "[checkpoint-1 INCOMPLETE 0]");
+	assert_non_null(strstr(p->reason, "model.raw was removed before it was uploaded, and could "
+	                                  "not be kept for the upload: Not a directory"));
+	mend_spool(p, keep);
+}
+
 static const struct CMUnitTest tests[] = {
 	T(ships_while_it_runs),
 	T(rotation_takes_nothing_away),
@@ -611,5 +681,7 @@ static const struct CMUnitTest tests[] = {
 	T(written_on_after_it_was_sent),
 	T(an_early_scratch_file_is_not_the_checkpoint),
 	T(an_early_rename_is_no_removal),
+	T(a_link_that_fails_is_tried_again),
+	T(what_could_not_be_kept_is_missed),
 };
 UNIT_MAIN(tests)
