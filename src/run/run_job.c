@@ -171,6 +171,13 @@ static void make_env(struct run *r)
 
 static int start_ship(struct run *r, struct err *err);
 
+static const char *without(const char *text, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	return strncmp(text, prefix, n) == 0 ? text + n : text;
+}
+
 static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 {
 	struct run *r = FROM_VOID(struct run, arg, RUN_MAGIC);
@@ -190,10 +197,9 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 		             row->files, row->files == 1 ? "" : "s",
 		             units_show_bytes(row->bytes, bytes));
 	else if (row->state == CKPT_INCOMPLETE)
-		logs_message(
-			r->logs,
-			"checkpoint in progress when the job ended: %s is kept, marked INCOMPLETE",
-			row->name);
+		logs_message(r->logs, "checkpoint %s is kept, marked INCOMPLETE%s%s", row->name,
+		             row->reason != NULL ? ": " : "",
+		             row->reason != NULL ? without(row->reason, "incomplete: ") : "");
 }
 
 static void note_signals(struct run *r)

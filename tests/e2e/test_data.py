@@ -283,8 +283,10 @@ def test_what_was_being_written_at_death_is_kept_apart(cluster):
     cluster.wait(job, "TRAINING_JOB_FAILED")
     listed = {c["checkpoint_id"]: c["state"] for c in cluster.json("checkpoints", "ls", job["id"])}
     assert listed == {"checkpoint-1": "COMPLETE"}
-    everything = {c["checkpoint_id"]: c["state"] for c in cluster.json("checkpoints", "ls", job["id"], "--all")}
-    assert everything["checkpoint-2"] == "INCOMPLETE"
+    everything = {c["checkpoint_id"]: c for c in cluster.json("checkpoints", "ls", job["id"], "--all")}
+    assert everything["checkpoint-2"]["state"] == "INCOMPLETE"
+    why = everything["checkpoint-2"]["reason"].removeprefix("incomplete: ")
+    assert f"checkpoint checkpoint-2 is kept, marked INCOMPLETE: {why}" in cluster.logs(job), "the log names the same reason"
     resumed = cluster.push(["ls $BT_LOAD_CHECKPOINT_DIR/rank-0; cat $BT_LOAD_CHECKPOINT_DIR/rank-0/checkpoint-1/w"],
                            runtime={"load_checkpoint_config": {"enabled": True, "checkpoints": [{"latest": {"job": job["id"]}}]}})
     cluster.wait(resumed, "TRAINING_JOB_COMPLETED")
