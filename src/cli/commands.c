@@ -190,7 +190,7 @@ const struct command commands[] = {
 	 "stoker push lora.yaml --dry-run   # check it, show its size and what it would wait for\n"
 	 "stoker push -e LR=3e-4 -s job.compute.accelerator=H100:2",
 	 OPTS(o_push), 0, 1, true, cmd_push},
-	{"ps", "", "list jobs", "Lists your active jobs, newest first. REASON says why a job waits or how it ended.",
+	{"ps", "", "list jobs", "Lists your active jobs, newest first. REASON says why a job waits, what holds it up, or how it ended.",
 	 "stoker ps                         # your active jobs\n"
 	 "stoker ps -a --everyone -s failed # all failed jobs of all users",
 	 OPTS(o_ps), 0, 0, true, cmd_ps},

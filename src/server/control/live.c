@@ -1,6 +1,8 @@
 /* live.c - see live.h. */
 #include "server/control/live.h"
 
+#include "base/units.h"
+
 struct job {
 	unsigned magic;
 #define JOB_MAGIC 0x564a4f42U
@@ -223,10 +225,32 @@ static void show_job(struct arena *a, const struct job *live, struct model_job *
 	}
 }
 
+/* What keeps a job that runs from getting on; NULL: nothing that the server knows of. */
+static const char *stalled_by(struct app *app, struct arena *a)
+{
+	struct outage objects;
+	char why[OBJSTORE_WHY_MAX], took[UNITS_CAP];
+
+	objstore_outage(app->objects, &objects, why);
+	if (objects.since_ms == 0)
+		return NULL;
+	return arena_printf(
+		a,
+		"the object store has not answered for %s; the job goes on, its "
+		"checkpoints wait",
+		units_show_seconds((uint64_t)outage_away_ms(&objects, clock_wall_ms()) / 1000,
+	                           took));
+}
+
 void live_show(struct app *app, struct arena *a, struct model_job *jobs, size_t n)
 {
 	struct live *l = app->live;
+	const char *stalled = stalled_by(app, a);
 
+	for (size_t i = 0; i < n && stalled != NULL; i++) {
+		if (job_state_is_placed(jobs[i].core.state) && jobs[i].reason == NULL)
+			jobs[i].reason = stalled;
+	}
 	lock_take(&l->lock);
 	for (size_t i = 0; i < n; i++) {
 		const struct job *live =
