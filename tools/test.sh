@@ -8,7 +8,7 @@ parts=${STOKER_PARTS:-${XDG_CACHE_HOME:-$HOME/.cache}/stoker-parts}
 build=build/asan
 passed=0 failed=0 skipped=0
 rm -f "$build/unit.out" "$build/e2e.out"
-workers=4 # end-to-end tests mostly wait
+workers=5 # end-to-end tests mostly wait
 
 # They wait half of the time: two for each processor.
 # meson's junit-free summary: "Ok: 12", "Fail: 0", ...

@@ -368,7 +368,7 @@ class Cluster:
 
 
 # Files of one or two tests that take minutes; the one of many that take a moment, and behind it those that a busy machine disturbs.
-FIRST = ("test_resume", "test_rack_storm", "test_trainer", "test_recipes", "test_debian_machine", "test_prjquota", "test_takeover")
+FIRST = ("test_resume", "test_quickstart", "test_rack_storm", "test_trainer", "test_recipes", "test_debian_machine", "test_prjquota", "test_takeover")
 LAST = ("test_cli", "test_clocks", "test_idle_gpu")
 
 
