@@ -440,6 +440,30 @@ static bool is_over(const struct mine *m)
 	       m->row.ended_ms != 0;
 }
 
+static bool is_stopping(const struct mine *m)
+{
+	return m->job.core.state == JOB_STOPPING || m->job.core.state == JOB_STOPPING_DEPLOYING;
+}
+
+/* A job that ends takes no requests, though its runner may not know yet. */
+static int hear_serving(const struct ask *ask, const struct mine *m,
+                        const struct wire_heartbeat *hb, struct err *err)
+{
+	struct app *app = ask->app;
+	struct mine now = {0};
+
+	if (!app_is_here(app, m->row.node_id, m->row.node)) /* the port is one of that machine */
+		return 0;
+	if (!serving_heard(app, &m->job, m->row.id, hb->serve_port, hb->serves && !is_stopping(m)))
+		return 0;
+	/* its end may have come since it was read: nobody would take it out of the list again */
+	if (find(ask, &now, err) < 0)
+		return -1;
+	if (is_over(&now))
+		serving_ended(app, m->row.id);
+	return 0;
+}
+
 static int take_heartbeat(const struct ask *ask, const struct wire_heartbeat *hb, struct err *err)
 {
 	struct app *app = ask->app;
@@ -463,8 +487,8 @@ static int take_heartbeat(const struct ask *ask, const struct wire_heartbeat *hb
 	/* Rank 0 speaks for the job; the others' own view is in their log and metrics. */
 	if (m.row.node_rank != 0)
 		return 0;
-	if (app_is_here(app, m.row.node_id, m.row.node)) /* the port is one of that machine */
-		serving_heard(app, &m.job, m.row.id, hb->serve_port, hb->serves);
+	if (hear_serving(ask, &m, hb, err) < 0)
+		return -1;
 	if (hb->has_sample && hb->sample.cache_quota > 0)
 		cache_watch(app, m.job.id, hb->sample.cache_bytes, hb->sample.cache_quota);
 	if (live_progress(app, m.job.id, &p))
@@ -482,7 +506,7 @@ static int show_desired(const struct ask *ask, struct wire_desired *out, struct 
 	*out = (struct wire_desired){0};
 	if (find(ask, &m, err) < 0)
 		return -1;
-	stopping = m.job.core.state == JOB_STOPPING || m.job.core.state == JOB_STOPPING_DEPLOYING;
+	stopping = is_stopping(&m);
 	out->go = m.job.core.state == JOB_RUNNING && !is_over(&m);
 	out->stop = stopping || is_over(&m);
 	out->now = is_over(&m) && m.row.ended_ms == 0;

@@ -135,7 +135,7 @@ static void meet(struct app *app, const struct model_job *job, const char *attem
 		begins(app, hold.spec->serve.name);
 }
 
-void serving_heard(struct app *app, const struct model_job *job, const char *attempt_id,
+bool serving_heard(struct app *app, const struct model_job *job, const char *attempt_id,
                    uint32_t port, bool serves)
 {
 	AUTO_FREE char *begun = NULL;
@@ -143,7 +143,7 @@ void serving_heard(struct app *app, const struct model_job *job, const char *att
 	struct replica *r;
 
 	if (port < PORT_MIN || port > UINT16_MAX)
-		return;
+		return false;
 	lock_take(&s->lock);
 	r = find(s, attempt_id);
 	if (r != NULL && !r->over) {
@@ -160,6 +160,7 @@ void serving_heard(struct app *app, const struct model_job *job, const char *att
 		meet(app, job, attempt_id, port, serves);
 	else if (begun != NULL)
 		begins(app, begun);
+	return r == NULL;
 }
 
 bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *out)

@@ -10,8 +10,9 @@
 void serving_start(struct app *app);
 void serving_stop(struct app *app); /* after the listener */
 
-/* What a heartbeat of the attempt says. port 0: nothing. */
-void serving_heard(struct app *app, const struct model_job *job, const char *attempt_id,
+/* What a heartbeat of the attempt says. port 0: nothing. True: it is the first of the attempt that
+ * this server hears; whoever read beforehand that the attempt goes on should look once more. */
+bool serving_heard(struct app *app, const struct model_job *job, const char *attempt_id,
                    uint32_t port, bool serves);
 void serving_ended(struct app *app, const char *attempt_id);
 
