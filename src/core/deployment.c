@@ -28,7 +28,7 @@ static void facts_check(const struct deployment_facts *f)
 {
 	assert(f->replicas >= 1 && f->replicas <= DEPLOYMENT_REPLICAS_MAX);
 	assert(f->current_ready <= f->current_placed && f->current_placed <= f->current);
-	assert(f->old_ready <= f->old);
+	assert(f->old_ready <= f->old_in_place && f->old_in_place <= f->old);
 	(void)f;
 }
 
@@ -49,7 +49,7 @@ struct deployment_step deployment_step(const struct deployment_facts *f)
 	/* a revision that fails altogether leaves the one before in its place */
 	s.stop_old =
 		f->old > 0 && (f->replace || (f->current_ready > 0 && f->current_ready >= wanted));
-	s.stop_old_unready = f->old > f->old_ready;
+	s.stop_old_absent = f->old > f->old_in_place && wanted > 0;
 	s.sleep = f->idle_most_ms > 0 && f->old == 0 && f->current_ready > 0 && f->in_flight == 0 &&
 	          f->idle_ms >= f->idle_most_ms;
 	return s;
@@ -64,7 +64,7 @@ enum deployment_state deployment_state(const struct deployment_facts *f)
 		return DEPLOYMENT_SCALED_TO_ZERO;
 	if (f->current_ready + f->old_ready > 0)
 		return DEPLOYMENT_READY;
-	if (f->current == 0 && f->failed > 0)
+	if (f->current + f->old == 0 && f->failed > 0)
 		return DEPLOYMENT_FAILED;
-	return f->current_placed > 0 ? DEPLOYMENT_STARTING : DEPLOYMENT_CREATED;
+	return f->current_placed + f->old_in_place > 0 ? DEPLOYMENT_STARTING : DEPLOYMENT_CREATED;
 }

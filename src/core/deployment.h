@@ -28,7 +28,8 @@ struct deployment_facts {
 	bool replace; /* the jobs of an older revision go before those of this one are ready */
 	/* jobs that are not over; ready: they take requests */
 	size_t current, current_placed, current_ready;
-	size_t old, old_ready;
+	/* in_place: it is ready, has been, or the server has started and not heard of it yet */
+	size_t old, old_ready, old_in_place;
 	size_t failed; /* of this revision, since it was last started: they ended by themselves */
 	size_t in_flight;
 	int64_t idle_ms;      /* since the last request, or since the first job was ready */
@@ -36,9 +37,9 @@ struct deployment_facts {
 };
 
 struct deployment_step {
-	size_t start; /* jobs of this revision */
-	size_t stop;  /* the same: those that do not serve first */
-	bool stop_old, stop_old_unready;
+	size_t start;                   /* jobs of this revision */
+	size_t stop;                    /* the same: those that do not serve first */
+	bool stop_old, stop_old_absent; /* all of them; those that are not in place */
 	bool sleep;
 };
 struct deployment_step deployment_step(const struct deployment_facts *f);

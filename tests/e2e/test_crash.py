@@ -58,8 +58,8 @@ def log_is_whole(cluster, job):
     assert len(lines) == len(set(lines)) or job["attempt"] > 1, lines
 
 
-# Those of maintenance, of several nodes (test_nodes.py) and of objects elsewhere (test_object_weights.py) have tests of their own: the life of this job does not reach them.
-@pytest.mark.parametrize("label", [x for x in labels("app") if not x.startswith(("gc:", "verify:", "union:", "evict:", "weights:", "hub:", "repo:", "artifact:"))])
+# Those of maintenance, of several nodes (test_nodes.py), of deployments (test_serving.py) and of objects elsewhere (test_object_weights.py) have tests of their own: the life of this job does not reach them.
+@pytest.mark.parametrize("label", [x for x in labels("app") if not x.startswith(("gc:", "verify:", "union:", "evict:", "weights:", "hub:", "repo:", "artifact:", "deployment:"))])
 def test_server_dies(empty_cluster, label):
     c = empty_cluster.start("--cpus", "4", "--memory", "4Gi", env={"STOKER_CRASH_AT": label})
     c.cli("secrets", "set", "ops", stdin="https://127.0.0.1:9/nobody-is-there")

@@ -7,7 +7,7 @@ import time
 from concurrent import futures
 
 import pytest
-from conftest import PARTS, ROOT, until
+from conftest import DEADLINE_S, PARTS, ROOT, until
 
 sys.path.append(str(PARTS / "openai"))
 import openai  # noqa: E402
@@ -295,6 +295,62 @@ def test_it_sleeps_and_the_first_request_wakes_it(cluster):
     make(cluster, {"id": running["training_job_id"]}, "go")
     assert "".join(c.choices[0].delta.content for c in stream) == "slow it is "
     until(lambda: view(cluster)["state"] == "SCALED_TO_ZERO")
+
+
+@contextlib.contextmanager
+def dying(cluster, label):
+    """The server ends at this step of what is done with it; the next one finds what it left."""
+    cluster.stop()
+    cluster.start(env={"STOKER_CRASH_AT": label})
+    yield
+    assert cluster.process.wait(DEADLINE_S) == 9, label
+    cluster.restart()
+
+
+def jobs_of(cluster, revision=None):
+    return [(j["revision"], j["training_job_id"]) for j in view(cluster)["jobs"] if revision in (None, j["revision"])]
+
+
+def test_the_server_dies_at_each_step(cluster):
+    """Each kill needs a server of its own: a second each, and as long until the runners are heard."""
+    job = trained(cluster, (1,), {"engine.py": ENGINE})
+    with dying(cluster, "push:before"):
+        cluster.cli("deploy", job["id"], *COMMAND, code=None)
+    assert rows(cluster) == [] and cluster.json("ps") == []
+    with dying(cluster, "push:after"):
+        cluster.cli("deploy", job["id"], *COMMAND, "-e", "ENGINE_NAME=first", "--memory", "128Mi", code=None)
+    is_up(cluster, 1)
+    [first] = jobs_of(cluster)
+    ai = client(cluster, "mine")
+    # the next revision is not ready: a server that starts has not heard of the one before, and leaves it
+    cluster.cli("deploy", job["id"], *COMMAND, "-e", "ENGINE_NAME=second", "--memory", "128Mi")
+    cluster.kill()
+    cluster.restart()
+    until(lambda: [j["training_job_id"] for j in view(cluster)["jobs"] if j["ready"]] == [first[1]])
+    assert ai.models.list().data[0].id == "first" and len(jobs_of(cluster)) == 2
+    # it is ready, and the one before has not been told
+    with dying(cluster, "deployment:stop"):
+        [(_, second)] = jobs_of(cluster, 2)
+        cluster.wait({"id": second}, "TRAINING_JOB_RUNNING")
+        make(cluster, {"id": second}, "loaded")
+    is_up(cluster, 2)
+    assert ai.models.list().data[0].id == "second" and jobs_of(cluster) == [(2, second)]
+    # one job more, and then none
+    with dying(cluster, "push:after"):
+        cluster.cli("deployments", "scale", "mine", "--replicas", "2")
+    is_up(cluster, 2, 2)
+    with dying(cluster, "deployment:stop"):
+        cluster.cli("deployments", "stop", "mine", code=None)
+    until(lambda: jobs_of(cluster) == [])
+    assert view(cluster)["state"] == "STOPPED" and cluster.api("GET", "/deployments/mine/v1/models")[0] == 503
+    # it falls asleep; who woke it asks again
+    with dying(cluster, "deployment:stop"):
+        deployed(cluster, job["id"], "--replicas", "1", "--scale-to-zero", "1s")
+    until(lambda: view(cluster)["state"] == "SCALED_TO_ZERO" and jobs_of(cluster) == [])
+    with dying(cluster, "push:after"), contextlib.suppress(openai.APIConnectionError):
+        ai.models.list()
+    assert ai.models.list().data[0].id == "first"
+    until(lambda: view(cluster)["state"] == "SCALED_TO_ZERO" and cluster.json("ps") == [])
 
 
 def test_deployments_are_of_a_team(cluster):

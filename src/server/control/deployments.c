@@ -112,6 +112,15 @@ static bool ends(const struct model_replica *r)
 	return r->state == JOB_STOPPING || r->state == JOB_STOPPING_DEPLOYING;
 }
 
+/* Does it answer requests, or may it be expected to? After a start of the server nothing is known
+ * of a job until its runner is heard. */
+static bool is_in_place(struct app *app, const struct model_replica *r)
+{
+	struct serving_facts f;
+
+	return r->state == JOB_RUNNING && (!serving_of_job(app, r->job_id, &f) || f.served);
+}
+
 static int gather(struct app *app, struct arena *a, struct gathered *g, struct err *err)
 {
 	const struct model_deployment *d = g->d;
@@ -138,6 +147,8 @@ static int gather(struct app *app, struct arena *a, struct gathered *g, struct e
 		if (current && job_state_is_placed(r->state))
 			g->facts.current_placed++;
 		*(current ? &g->facts.current_ready : &g->facts.old_ready) += f.serves ? 1 : 0;
+		if (!current && is_in_place(app, r))
+			g->facts.old_in_place++;
 	}
 	if (d->wanted == DEPLOYMENT_RUN && g->facts.current < d->replicas &&
 	    meta_deployment_failed(app->meta, a, d, &failed, &g->failed_job, err) < 0)
@@ -153,6 +164,7 @@ static void stop(struct app *app, struct arena *a, const struct model_replica *r
 	struct model_job job = {0};
 	struct err err = {0};
 
+	app_crash_at("deployment:stop");
 	if (meta_job_brief(app->meta, a, r->job_id, &job, &err) < 0 ||
 	    jobs_stop(app, a, &job, "server", why, false, &err) < 0) {
 		if (err.code != ERR_NOT_FOUND && err.code != ERR_CONFLICT)
@@ -190,12 +202,10 @@ static void stop_old(struct app *app, struct arena *a, const struct gathered *g,
 {
 	for (size_t i = 0; i < g->n_all; i++) {
 		const struct model_replica *r = &g->all[i];
-		struct serving_facts f;
 
 		if (!is_of(r, g->d) || ends(r) || r->revision == g->d->revision)
 			continue;
-		(void)serving_of_job(app, r->job_id, &f);
-		if (all || !f.serves)
+		if (all || !is_in_place(app, r))
 			stop(app, a, r,
 			     arena_printf(a, "revision %u of deployment %s takes its place",
 			                  g->d->revision, g->d->name));
@@ -283,7 +293,7 @@ static void pass_one(struct app *app, struct arena *a, struct gathered *g, struc
 	}
 	if (step.stop > 0)
 		stop_some(app, a, g, step.stop);
-	if (step.stop_old || step.stop_old_unready)
+	if (step.stop_old || step.stop_old_absent)
 		stop_old(app, a, g, step.stop_old);
 	(void)trouble_of(app, a, d->id, &early);
 	for (size_t i = 0; i < step.start && !early; i++) {

@@ -20,6 +20,7 @@ struct replica {
 	char *attempt_id, *job_id, *team_id, *team_name, *name;
 	uint32_t port;
 	bool serves, over;
+	bool served;  /* at any time */
 	bool retired; /* see serving_retire */
 	unsigned in_flight;
 	uint64_t requests, failures;
@@ -126,6 +127,7 @@ static void meet(struct app *app, const struct model_job *job, const char *attem
 		                      .name = xstrdup(hold.spec->serve.name),
 		                      .port = port,
 		                      .serves = serves,
+		                      .served = serves,
 		                      .used_ms = clock_mono_ms()};
 		LIST_INSERT_HEAD(&s->all, r, link);
 		replica_check(s, r);
@@ -153,6 +155,7 @@ bool serving_heard(struct app *app, const struct model_job *job, const char *att
 		}
 		r->port = port;
 		r->serves = serves;
+		r->served = r->served || serves;
 		replica_check(s, r);
 	}
 	lock_give(&s->lock);
@@ -177,6 +180,7 @@ bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *o
 		if (r->over || strcmp(r->job_id, job_id) != 0)
 			continue;
 		*out = (struct serving_facts){.serves = r->serves && !r->retired,
+		                              .served = r->served,
 		                              .in_flight = r->in_flight,
 		                              .requests = r->requests,
 		                              .failures = r->failures,

@@ -19,6 +19,7 @@ void serving_ended(struct app *app, const char *attempt_id);
 /* What is known of the server that this job runs. False: nothing. */
 struct serving_facts {
 	bool serves;
+	bool served; /* this attempt does, or did */
 	unsigned in_flight;
 	uint64_t requests, failures;
 	int64_t idle_ms; /* since it last had a request on its way, or began to serve */
