@@ -24,6 +24,21 @@ static const char *job_title(struct cli *c, const struct doc *job)
 	                    doc_cstr(doc_get(job, "id"), "?"));
 }
 
+/* A deployment has as many jobs as people want: one that is stopped is not the end of it. */
+static void say_kept(struct cli *c, const struct doc *job)
+{
+	const struct doc *by = doc_get(job, "kept_by_deployment");
+	const char *name;
+
+	if (!doc_is(by, DOC_TEXT))
+		return;
+	name = out_name(c->arena, doc_text(by));
+	out_message(c,
+	            "job %s belongs to deployment %s, which starts another in its place; `stoker "
+	            "deployments stop %s` ends both",
+	            doc_cstr(doc_get(job, "id"), "?"), name, name);
+}
+
 static int stop_one(struct cli *c, const struct doc *job, struct err *err)
 {
 	const struct doc *after;
@@ -41,6 +56,7 @@ static int stop_one(struct cli *c, const struct doc *job, struct err *err)
 	else
 		out_message(c, "stopping %s: SIGTERM sent, SIGKILL in %" PRId64 " s",
 		            job_title(c, job), grace_s);
+	say_kept(c, after);
 	return 0;
 }
 

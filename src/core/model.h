@@ -52,7 +52,8 @@ struct model_job {
 	const char *attempt_id;     /* current or last; NULL = none yet */
 	const char *user;           /* who pushed: the token's name */
 	const char *recreated_from; /* job id or NULL */
-	const char *sync_status;    /* "SYNCING", "COMPLETED" or NULL: checkpoints */
+	const char *kept_by;     /* deployment that starts another one in its place; NULL: none */
+	const char *sync_status; /* "SYNCING", "COMPLETED" or NULL: checkpoints */
 	int64_t created_ms, updated_ms, started_ms, ended_ms; /* started, ended: of user code */
 	/* what it asks for, per node: kept as columns for the scheduler and lists */
 	uint32_t node_count, cpu_milli, gpu_count;

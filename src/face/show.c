@@ -143,7 +143,8 @@ SHOWN(job, "TrainingJob", shown_job, JOB(R_TEXT | R_NULL, "id", id),
       ROW_PART_IF(shown_job, "progress", in_progress, job_progress),
       ROW_PART(R_NULL, "end", job_end), JOB(R_U32, "attempt", core.attempt),
       JOB(R_TIME | R_NULL, "started_at", started_ms), JOB(R_TIME | R_NULL, "ended_at", ended_ms),
-      ROW_PART(0, "team", job_team), JOB(R_TEXT | R_NULL, "recreated_from", recreated_from));
+      ROW_PART(0, "team", job_team), JOB(R_TEXT | R_NULL, "recreated_from", recreated_from),
+      JOB(R_TEXT | R_NULL, "kept_by_deployment", kept_by));
 
 /* What is known of its inputs once they were resolved: of one job, not of lists. */
 struct shown_weights {
