@@ -94,6 +94,7 @@ struct model_replica {
 	uint32_t revision;
 	enum job_state state;
 	int64_t created_ms;
+	const char *node_id, *node; /* of its last attempt; NULL: none, or not known */
 };
 
 /* The fields of a pending job that can be changed. */

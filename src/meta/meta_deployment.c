@@ -70,16 +70,20 @@ static void replica_row(struct db_rows *r, void *item)
 	if (job_state_parse(str_of(db_get_text(r)), &x->state, &err) < 0)
 		abort(); /* a job's stored state is a state */
 	x->created_ms = db_get_int(r);
+	x->node_id = db_get_text(r);
+	x->node = db_get_text(r);
 }
 
 int meta_replicas(struct meta *m, struct arena *a, const char *deployment_id,
                   struct model_replica **out, size_t *n, struct err *err)
 {
-	char states[META_STATES_CAP], sql[600];
+	char states[META_STATES_CAP], sql[800];
 
 	meta_states(meta_active_states(), states);
 	FMT(sql,
-	    "SELECT j.id, j.deployment_id, j.deployment_revision, j.state, j.created_ms FROM jobs j"
+	    "SELECT j.id, j.deployment_id, j.deployment_revision, j.state, j.created_ms,"
+	    " t.node_id, t.node FROM jobs j"
+	    " LEFT JOIN attempts t ON t.id = j.attempt_id AND t.node_rank = 0"
 	    " WHERE j.deployment_id IS NOT NULL AND (?1 IS NULL OR j.deployment_id = ?1)"
 	    " AND j.state IN (%s) ORDER BY j.created_ms DESC, j.rowid DESC",
 	    states);

@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+import test_serving as serving
 from conftest import CALL_S, DEADLINE_S, STOKER, held_port, new_cluster, until
 from postgres import server, target  # noqa: F401
 
@@ -300,6 +301,33 @@ def test_a_runner_finds_the_new_leader(pair):
     last = b.wait(job, "TRAINING_JOB_COMPLETED")
     assert last["attempt"] == 1
     assert [line for line in b.user_lines(job) if line in ("one", "two")] == ["one", "two"]
+
+
+def test_a_deployment_is_rolled_on_meanwhile(pair):
+    """In the middle of a roll the database dies and is back; then the server dies, and the standby's jobs answer, though those beside the first one still run."""
+    a, port = pair.leader, held_port()
+    urls = f"http://127.0.0.1:{a.port},http://127.0.0.1:{port}"
+    a.stop()
+    a.start(*pair.flags, "--node-url", urls, env=pair.pg.env)
+    b = pair.standby("--node-url", urls, "--node-lost", "60s", port=port)
+    job = serving.trained(a, (1,), {"engine.py": serving.ENGINE})
+    serving.deployed(a, job["id"])
+    serving.is_up(a, 1)
+    second = a.json("deploy", job["id"], *serving.COMMAND, "-e", "ENGINE_NAME=second", "--memory", "128Mi")
+    pair.pg.kill()
+    pair.pg.start()
+    until(lambda: a.api("GET", "/deployments/mine/v1/models")[0] == 200)
+    assert a.api("GET", "/deployments/mine/v1/models")[1]["data"][0]["id"] == "first"
+    assert [r for r, _ in serving.jobs_of(a)] == [2, 1]
+    a.wait({"id": second["training_job_id"]}, "TRAINING_JOB_RUNNING")
+    a.kill()
+    until(lambda: role(b) == "leader")
+    [here] = serving.is_up(b, 2)["jobs"]
+    assert here["training_job_id"] != second["training_job_id"]
+    assert b.api("GET", "/deployments/mine/v1/models")[1]["data"][0]["id"] == "second"
+    until(lambda: [j["id"] for j in b.json("ps")] == [here["training_job_id"]])
+    b.cli("deployments", "rm", "mine", "--yes")
+    until(lambda: b.json("ps") == [])
 
 
 def test_what_may_be_listed(pair):

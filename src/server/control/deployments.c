@@ -256,6 +256,24 @@ static bool may_sleep(struct app *app, const struct gathered *g)
 	return true;
 }
 
+/* After a takeover: requests go to jobs of this machine only, so another one takes its place. */
+static void stop_elsewhere(struct app *app, struct arena *a, const struct gathered *g)
+{
+	for (size_t i = 0; i < g->n_all; i++) {
+		struct model_replica *r = &g->all[i];
+
+		if (!is_of(r, g->d) || ends(r) || !job_state_is_placed(r->state) ||
+		    r->node == NULL || app_is_here(app, r->node_id, r->node))
+			continue;
+		stop(app, a, r,
+		     arena_printf(a,
+		                  "it runs on %s, to which this server passes no requests; "
+		                  "deployment %s starts another one here",
+		                  r->node, g->d->name));
+		r->state = JOB_STOPPING;
+	}
+}
+
 /* One that was deployed between the two lists. */
 static bool is_behind(const struct gathered *g)
 {
@@ -275,6 +293,7 @@ static void pass_one(struct app *app, struct arena *a, struct gathered *g, struc
 		deployments_kick(app);
 		return;
 	}
+	stop_elsewhere(app, a, g);
 	if (gather(app, a, g, err) < 0)
 		return;
 	step = deployment_step(&g->facts);
