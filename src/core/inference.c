@@ -220,6 +220,12 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 		buf_shell(out, at->served);
 		buf_putc(out, '=');
 		buf_shell(out, at->checkpoint);
+		for (size_t i = 0; i < at->n_more; i++) {
+			buf_putc(out, ' ');
+			buf_shell(out, at->more[i].served);
+			buf_putc(out, '=');
+			buf_shell(out, at->more[i].folder);
+		}
 	} else {
 		flag(out, "--served-model-name", at->served);
 	}
@@ -287,6 +293,7 @@ void inference_command(const struct inference_facts *f, enum inference_engine en
                        const struct inference_places *at, struct buf *out)
 {
 	assert(engine != INFERENCE_LLAMA || f->gguf != NULL);
+	assert(at->n_more == 0 || (engine == INFERENCE_VLLM && is(f, CKPT_LORA)));
 	buf_printf(out,
 	           "%s || { echo '%s is not installed where this job runs: %s' >&2; exit 127; }; ",
 	           engines[engine].there, inference_engine_word[engine], engines[engine].help);

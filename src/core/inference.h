@@ -46,9 +46,14 @@ enum inference_base inference_base(const struct inference_facts *f);
 bool inference_is_repo(const char *base_model);
 
 struct inference_places {
-	const char *served;     /* what clients name as `model` */
-	const char *checkpoint; /* the folder that has it */
-	const char *base;       /* that of inference_base() */
+	const char *served;                   /* what clients name as `model` */
+	const char *checkpoint;               /* the folder that has it */
+	const char *base;                     /* that of inference_base() */
+	const struct inference_adapter *more; /* of the same base, for vLLM alone */
+	size_t n_more;
+};
+struct inference_adapter {
+	const char *served, *folder;
 };
 #define INFERENCE_LORA_RANK 16              /* of an adapter that does not say */
 int64_t inference_lora_rank(int64_t least); /* the next one that vLLM takes */

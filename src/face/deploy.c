@@ -24,7 +24,8 @@ struct plan {
 	struct instance size;
 	const struct doc *env; /* list of {name, value, is_secret_reference} */
 	struct model_checkpoint c[SOURCES_MAX];
-	bool chat_template; /* of the one full checkpoint */
+	struct deploy_adapter of[SOURCES_MAX]; /* the same, as they are deployed */
+	bool chat_template;                    /* of the one full checkpoint */
 	size_t n;
 };
 
@@ -43,26 +44,33 @@ static int check_word(const char *what, const char *word, struct err *err)
 
 /* The leader's part of a complete checkpoint. */
 static int find_checkpoint(struct request *rq, const char *job_id, const char *name,
-                           struct model_checkpoint *out, struct err *err)
+                           struct model_checkpoint *out, struct deploy_adapter *of, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	struct model_checkpoint *c;
+	const struct model_checkpoint *found = NULL;
 	struct model_job j = {0};
-	size_t n;
+	size_t n, n_parts = 0;
 
 	if (ctx->ops->jobs->get(face_ask(rq), NULL, job_id, &j, err) < 0 ||
 	    ctx->ops->checkpoints->list(face_ask(rq), j.id, true, &c, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
-		if (strcmp(c[i].name, name) != 0 || c[i].rank != 0)
+		if (strcmp(c[i].name, name) != 0)
 			continue;
-		if (c[i].state != CKPT_COMPLETE)
-			return err_set(err, ERR_CONFLICT, "checkpoint %s of job %s is %s", name,
-			               job_id, ckpt_state_word(c[i].state));
-		*out = c[i];
-		return 0;
+		n_parts++;
+		if (c[i].rank == 0)
+			found = &c[i];
 	}
-	return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job_id, name);
+	if (found == NULL)
+		return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job_id,
+		               name);
+	if (found->state != CKPT_COMPLETE)
+		return err_set(err, ERR_CONFLICT, "checkpoint %s of job %s is %s", name, job_id,
+		               ckpt_state_word(found->state));
+	*out = *found;
+	*of = (struct deploy_adapter){j.id, j.project_name, found->name, n_parts};
+	return 0;
 }
 
 static int read_sources(struct request *rq, const struct doc *list, struct plan *p, struct err *err)
@@ -80,7 +88,7 @@ static int read_sources(struct request *rq, const struct doc *list, struct plan 
 			               "weights_sources: only checkpoints of training jobs");
 		if (body_text(d, "training_job_id", true, &job_id, err) < 0 ||
 		    body_text(d, "checkpoint_name", true, &name, err) < 0 ||
-		    find_checkpoint(rq, job_id, name, &p->c[p->n], err) < 0 ||
+		    find_checkpoint(rq, job_id, name, &p->c[p->n], &p->of[p->n], err) < 0 ||
 		    check_word("checkpoint", name, err) < 0)
 			return -1;
 		p->n++;
@@ -119,8 +127,18 @@ static int check_kinds(struct plan *p, struct err *err)
 			return err_wrap(err, "checkpoint %s", p->c[i].name);
 		if (strcmp(p->c[i].base_model, first->base_model) != 0)
 			return err_set(err, ERR_INVALID,
-			               "checkpoints %s and %s have different base models",
-			               first->name, p->c[i].name);
+			               "checkpoints %s and %s have different base models, %s and "
+			               "%s: one server has one base model",
+			               first->name, p->c[i].name, first->base_model,
+			               p->c[i].base_model);
+		for (size_t k = 0; k < i; k++)
+			if (strcmp(p->c[i].name, p->c[k].name) == 0)
+				return err_set(
+					err, ERR_INVALID,
+					"checkpoint %s of job %s and that of job %s have the "
+					"same name, by which clients ask for one of them: "
+					"deploy each under a name of its own",
+					p->c[i].name, p->c[k].job_id, p->c[i].job_id);
 	}
 	return 0;
 }
@@ -345,13 +363,11 @@ static int deploy(struct request *rq, const struct plan *p, struct deployment_vi
 	                         .checkpoint = p->c[0].name,
 	                         .name = p->name,
 	                         .image = IMAGE,
-	                         .size = &p->size};
+	                         .size = &p->size,
+	                         .more = &p->of[1],
+	                         .n_more = p->n - 1,
+	                         .lora_rank = p->n > 1 ? lora_rank(p) : 0};
 
-	if (p->n > 1)
-		return err_set(
-			err, ERR_UNSUPPORTED,
-			"several adapters of one server: deploy one at a time, each under a "
-			"name of its own; --dry-run writes the configuration of one for all");
 	if (job_env(rq, p, &o.env, err) < 0)
 		return -1;
 	return deploy_order(rq, &o, out, err);

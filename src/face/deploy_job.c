@@ -29,7 +29,10 @@ struct deploy {
 	size_t n_parts; /* nodes that have one of it */
 	struct inference_facts facts;
 	enum inference_engine engine;
-	const char *place; /* of the checkpoint in the job that serves */
+	const char *place;                 /* of the checkpoint in the job that serves */
+	const struct deploy_adapter *more; /* see deploy_order */
+	size_t n_more;
+	int64_t lora_rank;
 };
 
 static int read_body(struct request *rq, struct deploy *d, const char **job,
@@ -158,15 +161,36 @@ static const char *name_of(struct arena *a, const char *text)
 	return n > 0 ? name : "model";
 }
 
+static const char *place_of(struct arena *a, size_t more)
+{
+	return arena_printf(a, PLACE "adapter-%zu", more + 2); /* 1 is d->place */
+}
+
+/* Of several nodes the first one's part. */
+static const char *folder_of(struct arena *a, const char *place, size_t n_parts)
+{
+	return n_parts > 1 ? arena_printf(a, "%s/rank-0", place) : place;
+}
+
+static const struct inference_adapter *adapters_of(struct arena *a, const struct deploy *d)
+{
+	struct inference_adapter *list = ARENA_ARRAY(a, struct inference_adapter, d->n_more + 1);
+
+	for (size_t i = 0; i < d->n_more; i++)
+		list[i] = (struct inference_adapter){
+			d->more[i].checkpoint, folder_of(a, place_of(a, i), d->more[i].n_parts)};
+	return list;
+}
+
 static int find_command(struct request *rq, struct deploy *d, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(COMMAND_MAX);
-	/* of several nodes the first one's part */
-	const struct inference_places at = {
-		.served = d->name,
-		.checkpoint =
-			d->n_parts > 1 ? arena_printf(rq->arena, "%s/rank-0", d->place) : d->place,
-		.base = BASE_PLACE};
+	const struct inference_places at = {.served = d->n_more > 0 ? d->c.name : d->name,
+	                                    .checkpoint =
+	                                            folder_of(rq->arena, d->place, d->n_parts),
+	                                    .base = BASE_PLACE,
+	                                    .more = adapters_of(rq->arena, d),
+	                                    .n_more = d->n_more};
 	uint32_t gpus = d->job.gpu_count;
 	const char *type = NULL;
 
@@ -178,6 +202,7 @@ static int find_command(struct request *rq, struct deploy *d, struct err *err)
 	    spec_accelerator(rq->arena, str_of(d->accelerator), &type, &gpus, err) < 0)
 		return err_wrap(err, "accelerator");
 	d->facts.gpus = gpus;
+	d->facts.lora_rank = MAX(d->facts.lora_rank, d->lora_rank);
 	if (inference_check(&d->facts, d->engine, err) < 0)
 		return -1;
 	inference_command(&d->facts, d->engine, &at, &out);
@@ -224,6 +249,16 @@ static void write_weights(const struct request *rq, const struct deploy *d, bool
 	      arena_printf(rq->arena, "bt://%s@%s/%s", d->job.project_name, d->job.id, d->c.name));
 	js_kv(js, "mount_location", d->place);
 	js_close(js);
+	for (size_t i = 0; i < d->n_more; i++) {
+		const struct deploy_adapter *m = &d->more[i];
+
+		js_open(js);
+		js_kv(js, "source",
+		      arena_printf(rq->arena, "bt://%s@%s/%s", m->project_name, m->job_id,
+		                   m->checkpoint));
+		js_kv(js, "mount_location", place_of(rq->arena, i));
+		js_close(js);
+	}
 	if (base != INFERENCE_BASE_NONE) {
 		js_open(js);
 		js_kv(js, "source", arena_printf(rq->arena, "hf://%s", d->facts.base_model));
@@ -268,6 +303,16 @@ static void write_runtime(const struct deploy *d, struct js *js)
 	js_close(js);
 }
 
+/* "JOB/NAME, JOB/OTHER" */
+static const char *checkpoints_of(struct arena *a, const struct deploy *d)
+{
+	const char *all = arena_printf(a, "%s/%s", d->job.id, d->c.name);
+
+	for (size_t i = 0; i < d->n_more; i++)
+		all = arena_printf(a, "%s, %s/%s", all, d->more[i].job_id, d->more[i].checkpoint);
+	return all;
+}
+
 static int make(struct request *rq, struct deploy *d, const char *job_id, const char *checkpoint,
                 struct deployment_view *out, struct err *err)
 {
@@ -285,6 +330,8 @@ static int make(struct request *rq, struct deploy *d, const char *job_id, const 
 	d->place = arena_printf(rq->arena, PLACE "%s", d->name);
 	if (strcmp(d->place, BASE_PLACE) == 0)
 		d->place = PLACE "checkpoint";
+	if (d->n_more > 0)
+		d->place = PLACE "adapter-1"; /* any name may be that of a deployment */
 	if ((!own && find_facts(rq, d, err) < 0) || find_command(rq, d, err) < 0)
 		return -1;
 	js_init(&js, &json);
@@ -303,14 +350,13 @@ static int make(struct request *rq, struct deploy *d, const char *job_id, const 
 	js_close(&js);
 	if (buf_check(&json, "the job", err) < 0)
 		return -1;
-	want = (struct deployment_want){
-		.name = d->name,
-		.checkpoint = arena_printf(rq->arena, "%s/%s", d->job.id, d->c.name),
-		.project_id = d->job.project_id,
-		.document_json = arena_strz(rq->arena, buf_view(&json)),
-		.replicas = d->replicas,
-		.idle_s = d->idle_s,
-		.replaces = d->replaces};
+	want = (struct deployment_want){.name = d->name,
+	                                .checkpoint = checkpoints_of(rq->arena, d),
+	                                .project_id = d->job.project_id,
+	                                .document_json = arena_strz(rq->arena, buf_view(&json)),
+	                                .replicas = d->replicas,
+	                                .idle_s = d->idle_s,
+	                                .replaces = d->replaces};
 	return ctx->ops->deployments->deploy(face_ask(rq), &want, out, err);
 }
 
@@ -337,6 +383,9 @@ int deploy_order(struct request *rq, const struct deploy_order *o, struct deploy
 	d->image = o->image;
 	d->size = o->size;
 	d->env = o->env;
+	d->more = o->more;
+	d->n_more = o->n_more;
+	d->lora_rank = o->lora_rank;
 	d->replicas = d->idle_s = -1;
 	return make(rq, d, o->job_id, o->checkpoint, out, err);
 }

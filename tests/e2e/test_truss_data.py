@@ -168,6 +168,21 @@ deploy = DeployCheckpointsConfig(
     assert "--lora-modules 'my-tuned-1'='/models/my-tuned-1'" in spec["runtime"]["start_commands"][0] and spec["runtime"]["environment_variables"]["X"] == "1"
     assert "accelerator" not in spec["compute"] or spec["compute"]["accelerator"] is None
     assert b"stoker deployments view my-tuned-1" in cluster.api("GET", f"/models/my-tuned-1/logs/{made}", raw=True)[1]
+    # both of them in one server, each by its own name
+    config = truss.home / "deploy.py"
+    one = config.read_text().partition("        LoRACheckpoint")[2].partition("])")[0]
+    both = config.read_text().replace(one, one + ",\n        LoRACheckpoint" + one.replace("checkpoint-20", "checkpoint-10"))
+    config.write_text(both)
+    truss.train(*deploy)
+    v = cluster.json("deployments", "view", "my-tuned-1")["deployment"]
+    assert v["revision"] == 2 and v["checkpoint"] == f"{job['id']}/checkpoint-20, {job['id']}/checkpoint-10", v
+    spec = cluster.job({"id": v["training_job_id"]})["spec"]
+    assert "--max-lora-rank 16 --lora-modules 'checkpoint-20'='/models/adapter-1' 'checkpoint-10'='/models/adapter-2'" in spec["runtime"]["start_commands"][0]
+    assert [(w["source"], w["mount_location"]) for w in spec["weights"]] == [
+        (f"bt://demo@{job['id']}/checkpoint-20", "/models/adapter-1"), (f"bt://demo@{job['id']}/checkpoint-10", "/models/adapter-2"),
+        ("hf://Qwen/Qwen3-0.6B", "/models/base")]
+    config.write_text(both.replace("checkpoint-10", "checkpoint-20"))
+    assert "have the same name" in " ".join(truss.train(*deploy, code=1).split())
     cluster.cli("deployments", "rm", "my-tuned-1", "--yes")
 
 

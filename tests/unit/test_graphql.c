@@ -106,6 +106,10 @@ static const char *request(struct app *f, const char *name, const char *size, co
 		name, env, size, dry);
 }
 
+#define AND                                                                                        \
+	"\"}}},{\"b10_training_checkpoint_weights_source\":{\"checkpoint\":{\"training_job_id\":"  \
+	"\"job0001\",\"checkpoint_name\":\""
+
 static void test_deploy(void **state)
 {
 	static const char env[] = "{\"name\":\"HF_TOKEN\",\"value\":\"hf_access_token\",\"is_"
@@ -170,6 +174,14 @@ static void test_deploy(void **state)
 		     " --tensor-parallel-size 2 --dtype bfloat16 --enable-lora --max-lora-rank 32 "
 		     "--lora-modules"
 		     " checkpoint-24=/tmp/training_checkpoints/job0001/rank-0/checkpoint-24\"");
+	f.ckpt[1].state = CKPT_COMPLETE;
+	f.ckpt[1].kind = "lora";
+	f.ckpt[1].base_model = "Qwen/Qwen3-8B";
+	refused(&f, MUTATION, request(&f, "checkpoint-24" AND "half", "cpu-1x2", "true", ""),
+	        "different base models, Qwen/Qwen3-0.6B and Qwen/Qwen3-8B");
+	refused(&f, MUTATION,
+	        request(&f, "checkpoint-24" AND "checkpoint-24", "cpu-1x2", "true", ""),
+	        "the same name");
 	f.ckpt[2].kind = "whisper";
 	d = ask(&f, MUTATION, request(&f, "odd", "cpu-1x2", "true", ""));
 	assert_ok(

@@ -95,6 +95,26 @@ static void commands(void **state UNUSED)
 	}
 }
 
+static void several_adapters(void **state UNUSED)
+{
+	static const struct inference_adapter more[] = {{"b", "/models/adapter-2"},
+	                                                {"c'd", "/models/adapter-3/rank-0"}};
+	const struct inference_places all = {.served = "a",
+	                                     .checkpoint = "/models/adapter-1",
+	                                     .base = "/models/base",
+	                                     .more = more,
+	                                     .n_more = COUNT(more)};
+	const struct inference_facts f = {
+		.name = "a", .kind = "lora", .base_model = "a/b", .lora_rank = 24};
+	AUTO_BUF struct buf out = BUF_INIT(65536);
+
+	inference_command(&f, INFERENCE_VLLM, &all, &out);
+	assert_non_null(strstr(buf_cstr(&out),
+	                       "--max-lora-rank 32 --lora-modules 'a'='/models/adapter-1' "
+	                       "'b'='/models/adapter-2' 'c'\\''d'='/models/adapter-3/rank-0' "
+	                       "--host"));
+}
+
 static void what_serves_it(void **state UNUSED)
 {
 	const struct inference_facts gguf = {.name = "c", .kind = "gguf", .gguf = "m.gguf"},
@@ -171,6 +191,7 @@ static void what_cannot_be_served(void **state UNUSED)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(commands),
+	cmocka_unit_test(several_adapters),
 	cmocka_unit_test(what_serves_it),
 	cmocka_unit_test(what_cannot_be_served),
 };
