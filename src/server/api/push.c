@@ -419,6 +419,14 @@ static struct meta_new_job of_deployment(const struct ask *ask, const struct mod
 	                                         d->name, d->revision)};
 }
 
+/* Of its jobs those count that were made since it was started, and a server's clock may be behind
+ * the one before it. */
+static void begin_with(const struct model_deployment *d, struct model_job *row)
+{
+	row->created_ms = MAX(row->created_ms, d->started_ms);
+	row->core.changed_ms = row->updated_ms = row->created_ms;
+}
+
 /* The inputs of the new job: those of the old one or, to resume, its newest complete checkpoint. */
 static int refreeze(struct app *app, struct arena *a, const struct model_job *old, bool resume,
                     const char **out, struct err *err)
@@ -484,12 +492,14 @@ static int repeat(const struct ask *ask, const char *job_id, bool resume,
 	    loads_check(app, ask->a, &row, &spec, &frozen, err) < 0 ||
 	    check_code(app, ask->a, NULL, &spec, &keys, err) < 0)
 		return -1;
-	if (d != NULL)
+	if (d != NULL) {
 		n = of_deployment(ask, d, false);
-	else
+		begin_with(d, &row);
+	} else {
 		n.message =
 			arena_printf(ask->a, "%s from %s by %s", resume ? "resumed" : "recreated",
 		                     old.id, ask->principal->name);
+	}
 	return add(app, ask->a, &row, n, &spec, keys, out, err);
 }
 
@@ -515,6 +525,7 @@ int push_replica(const struct ask *ask, const struct model_deployment *d, const 
 	    ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_project(ask, d->project_id, &p, err) < 0 ||
 	    check(ask, &p, doc, &spec, &row, &keys, err) < 0)
 		return -1;
+	begin_with(d, &row);
 	return add(ask->app, ask->a, &row, of_deployment(ask, d, begins), &spec, keys, out, err);
 }
 
