@@ -200,7 +200,7 @@ static int parse(struct cli *c, int argc, char **argv, struct err *err)
 		} else if (c->n_arg < CLI_ARGS_MAX) {
 			c->arg[c->n_arg++] = argv[i];
 		} else if (r == 0) {
-			r = err_set(err, ERR_USAGE, "too many arguments");
+			r = err_set(err, ERR_USAGE, "too many arguments: at most %d", CLI_ARGS_MAX);
 		}
 	}
 	return r;
@@ -209,12 +209,16 @@ static int parse(struct cli *c, int argc, char **argv, struct err *err)
 static int check_count(const struct cli *c, struct err *err)
 {
 	const struct command *cmd = c->command;
+	char what[60] = "an argument is missing";
 
 	if (c->n_arg >= cmd->least && c->n_arg <= cmd->most)
 		return 0;
-	return err_set(err, ERR_USAGE, "%s; usage: stoker %s%s%s",
-	               c->n_arg < cmd->least ? "an argument is missing" : "too many arguments",
-	               cmd->words, cmd->args[0] != '\0' ? " " : "", cmd->args);
+	if (c->n_arg > cmd->most && cmd->most > 1)
+		FMT(what, "too many arguments: at most %u", cmd->most);
+	else if (c->n_arg > cmd->most)
+		FMT(what, "too many arguments");
+	return err_set(err, ERR_USAGE, "%s; usage: stoker %s%s%s", what, cmd->words,
+	               cmd->args[0] != '\0' ? " " : "", cmd->args);
 }
 
 static int unknown_command(int argc, char **argv, struct err *err)
