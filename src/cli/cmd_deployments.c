@@ -29,13 +29,45 @@ static int write_env(struct cli *c, struct js *js, struct err *err)
 }
 
 /* "JOB" or "JOB/CHECKPOINT"; checkpoint NULL: the newest complete one, which the server finds. */
-static int find(struct cli *c, const struct doc **job, const struct doc **checkpoint,
-                struct err *err)
+static int find(struct cli *c, const char *arg, const struct doc **job,
+                const struct doc **checkpoint, struct err *err)
 {
 	*checkpoint = NULL;
-	if (strchr(c->arg[0], '/') == NULL)
-		return resolve_job(c, c->arg[0], SEVERAL_NEWEST, job, err);
-	return resolve_checkpoint(c, c->arg[0], NULL, SEVERAL_NEWEST, job, checkpoint, err);
+	if (strchr(arg, '/') == NULL)
+		return resolve_job(c, arg, SEVERAL_NEWEST, job, err);
+	return resolve_checkpoint(c, arg, NULL, SEVERAL_NEWEST, job, checkpoint, err);
+}
+
+/* Members of the open object: which checkpoint. */
+static int write_checkpoint(struct cli *c, const char *arg, struct js *js, struct err *err)
+{
+	const struct doc *job, *checkpoint;
+
+	if (find(c, arg, &job, &checkpoint, err) < 0)
+		return -1;
+	js_kv(js, "training_job_id", doc_cstr(doc_get(job, "id"), "?"));
+	if (checkpoint != NULL)
+		js_kv_str(js, "checkpoint", doc_text(doc_get(checkpoint, "checkpoint_id")));
+	return 0;
+}
+
+/* The first one, and the adapters beside it. */
+static int write_checkpoints(struct cli *c, struct js *js, struct err *err)
+{
+	if (write_checkpoint(c, c->arg[0], js, err) < 0)
+		return -1;
+	if (c->n_arg == 1)
+		return 0;
+	js_key(js, "adapters");
+	js_list(js);
+	for (size_t i = 1; i < c->n_arg; i++) {
+		js_open(js);
+		if (write_checkpoint(c, c->arg[i], js, err) < 0)
+			return -1;
+		js_close(js);
+	}
+	js_end(js);
+	return 0;
 }
 
 /* --replicas and --scale-to-zero. */
@@ -63,18 +95,17 @@ int cmd_deploy(struct cli *c, struct err *err)
 		{"image", "image"},  {"base-model", "base_model"}, {"accelerator", "accelerator"},
 		{"memory", "memory"}};
 	AUTO_BUF struct buf body = BUF_INIT(BODY_MAX);
-	const struct doc *job, *checkpoint, *reply, *made;
+	const struct doc *reply, *made;
 	enum out_form form;
 	const char *name;
 	struct js js;
 
-	if (out_form_one(c, &form, err) < 0 || find(c, &job, &checkpoint, err) < 0)
+	if (out_form_one(c, &form, err) < 0)
 		return -1;
 	js_init(&js, &body);
 	js_open(&js);
-	js_kv(&js, "training_job_id", doc_cstr(doc_get(job, "id"), "?"));
-	if (checkpoint != NULL)
-		js_kv_str(&js, "checkpoint", doc_text(doc_get(checkpoint, "checkpoint_id")));
+	if (write_checkpoints(c, &js, err) < 0)
+		return -1;
 	for (size_t i = 0; i < COUNT(texts); i++) {
 		const char *value = opt_text(c, texts[i].option, NULL);
 

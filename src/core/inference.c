@@ -214,6 +214,9 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 	buf_puts(out, " serve ");
 	buf_shell(out, lora ? at->base : at->checkpoint);
 	if (lora) {
+		/* in one batch, or those of one adapter would wait for those of another */
+		if (at->n_more > 0)
+			buf_printf(out, " --max-loras %zu", at->n_more + 1);
 		buf_printf(
 			out, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules ",
 			inference_lora_rank(f->lora_rank > 0 ? f->lora_rank : INFERENCE_LORA_RANK));

@@ -11,7 +11,6 @@
 #include "face/handlers.h"
 #include "face/instances.h"
 
-#define SOURCES_MAX 16
 #define ENV_MAX 100
 #define SECRET_WORD_MAX                                                                            \
 	255 /* of a variable's or a secret's name: ENV_MAX such pairs fit CONFIG_MAX */
@@ -23,10 +22,9 @@ struct plan {
 	const char *name;
 	struct instance size;
 	const struct doc *env; /* list of {name, value, is_secret_reference} */
-	struct model_checkpoint c[SOURCES_MAX];
-	struct deploy_adapter of[SOURCES_MAX]; /* the same, as they are deployed */
-	bool chat_template;                    /* of the one full checkpoint */
+	struct deploy_part part[DEPLOY_PARTS_MAX];
 	size_t n;
+	bool chat_template; /* of the one full checkpoint */
 };
 
 /* Words that go into a shell's command line: nothing that a shell would read as more than a word.
@@ -42,37 +40,6 @@ static int check_word(const char *what, const char *word, struct err *err)
 	return 0;
 }
 
-/* The leader's part of a complete checkpoint. */
-static int find_checkpoint(struct request *rq, const char *job_id, const char *name,
-                           struct model_checkpoint *out, struct deploy_adapter *of, struct err *err)
-{
-	const struct face_ctx *ctx = face_ctx(rq);
-	struct model_checkpoint *c;
-	const struct model_checkpoint *found = NULL;
-	struct model_job j = {0};
-	size_t n, n_parts = 0;
-
-	if (ctx->ops->jobs->get(face_ask(rq), NULL, job_id, &j, err) < 0 ||
-	    ctx->ops->checkpoints->list(face_ask(rq), j.id, true, &c, &n, err) < 0)
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (strcmp(c[i].name, name) != 0)
-			continue;
-		n_parts++;
-		if (c[i].rank == 0)
-			found = &c[i];
-	}
-	if (found == NULL)
-		return err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint \"%.200s\"", job_id,
-		               name);
-	if (found->state != CKPT_COMPLETE)
-		return err_set(err, ERR_CONFLICT, "checkpoint %s of job %s is %s", name, job_id,
-		               ckpt_state_word(found->state));
-	*out = *found;
-	*of = (struct deploy_adapter){j.id, j.project_name, found->name, n_parts};
-	return 0;
-}
-
 static int read_sources(struct request *rq, const struct doc *list, struct plan *p, struct err *err)
 {
 	DOC_EACH (source, list) {
@@ -80,15 +47,15 @@ static int read_sources(struct request *rq, const struct doc *list, struct plan 
 		                               "checkpoint", NULL);
 		const char *job_id = NULL, *name = NULL;
 
-		if (p->n == SOURCES_MAX)
+		if (p->n == DEPLOY_PARTS_MAX)
 			return err_set(err, ERR_INVALID, "weights_sources: at most %d",
-			               SOURCES_MAX);
+			               DEPLOY_PARTS_MAX);
 		if (!doc_is(d, DOC_MAP))
 			return err_set(err, ERR_UNSUPPORTED,
 			               "weights_sources: only checkpoints of training jobs");
 		if (body_text(d, "training_job_id", true, &job_id, err) < 0 ||
 		    body_text(d, "checkpoint_name", true, &name, err) < 0 ||
-		    find_checkpoint(rq, job_id, name, &p->c[p->n], &p->of[p->n], err) < 0 ||
+		    deploy_find(rq, job_id, name, &p->part[p->n], err) < 0 ||
 		    check_word("checkpoint", name, err) < 0)
 			return -1;
 		p->n++;
@@ -103,43 +70,19 @@ static bool is_kind(const struct model_checkpoint *c, const char *word)
 	return c->kind != NULL && strcmp(c->kind, word) == 0;
 }
 
-/* Several LoRA adapters share one base model; of anything else there is one. */
-static int check_kinds(struct plan *p, struct err *err)
+static int check_kinds(const struct plan *p, struct err *err)
 {
-	const struct model_checkpoint *first = &p->c[0];
+	const struct model_checkpoint *first = &p->part[0].c;
 
-	if (!is_kind(first, "lora")) {
-		if (p->n > 1)
-			return err_set(err, ERR_INVALID,
-			               "only LoRA checkpoints can be served together");
-		if (!is_kind(first, "full") && !is_kind(first, "whisper"))
-			return err_set(err, ERR_UNSUPPORTED,
-			               "checkpoint %s is of kind %s: vLLM serves full, lora and"
-			               " whisper ones",
-			               first->name, first->kind != NULL ? first->kind : "other");
-		return 0;
-	}
-	for (size_t i = 0; i < p->n; i++) {
-		if (!is_kind(&p->c[i], "lora"))
-			return err_set(err, ERR_INVALID,
-			               "only LoRA checkpoints can be served together");
-		if (check_word("base model", p->c[i].base_model, err) < 0)
-			return err_wrap(err, "checkpoint %s", p->c[i].name);
-		if (strcmp(p->c[i].base_model, first->base_model) != 0)
-			return err_set(err, ERR_INVALID,
-			               "checkpoints %s and %s have different base models, %s and "
-			               "%s: one server has one base model",
-			               first->name, p->c[i].name, first->base_model,
-			               p->c[i].base_model);
-		for (size_t k = 0; k < i; k++)
-			if (strcmp(p->c[i].name, p->c[k].name) == 0)
-				return err_set(
-					err, ERR_INVALID,
-					"checkpoint %s of job %s and that of job %s have the "
-					"same name, by which clients ask for one of them: "
-					"deploy each under a name of its own",
-					p->c[i].name, p->c[k].job_id, p->c[i].job_id);
-	}
+	if (deploy_check_together(p->part, p->n, NULL, err) < 0)
+		return -1;
+	if (is_kind(first, "lora") && check_word("base model", first->base_model, err) < 0)
+		return err_wrap(err, "checkpoint %s", first->name);
+	if (!is_kind(first, "lora") && !is_kind(first, "full") && !is_kind(first, "whisper"))
+		return err_set(err, ERR_UNSUPPORTED,
+		               "checkpoint %s is of kind %s: vLLM serves full, lora and whisper "
+		               "ones",
+		               first->name, first->kind != NULL ? first->kind : "other");
 	return 0;
 }
 
@@ -164,13 +107,13 @@ static int find_size(struct request *rq, const char *id, struct plan *p, struct 
 
 static int find_template(struct request *rq, struct plan *p, struct err *err)
 {
-	const char *path = arena_printf(rq->arena, "%s/chat_template.jinja", p->c[0].name);
+	const char *path = arena_printf(rq->arena, "%s/chat_template.jinja", p->part[0].c.name);
 	struct ckpt c = {0};
 
-	if (!is_kind(&p->c[0], "full") || p->c[0].manifest_key == NULL)
+	if (!is_kind(&p->part[0].c, "full") || p->part[0].c.manifest_key == NULL)
 		return 0;
-	if (handler_manifest(rq, &p->c[0], &c, err) < 0)
-		return err_wrap(err, "checkpoint %s", p->c[0].name);
+	if (handler_manifest(rq, &p->part[0].c, &c, err) < 0)
+		return err_wrap(err, "checkpoint %s", p->part[0].c.name);
 	p->chat_template = manifest_find(&c.files, str_of(path)) != NULL;
 	return 0;
 }
@@ -214,7 +157,7 @@ static int64_t lora_rank(const struct plan *p)
 	int64_t most = INFERENCE_LORA_RANK;
 
 	for (size_t i = 0; i < p->n; i++)
-		most = MAX(most, p->c[i].lora_r);
+		most = MAX(most, p->part[i].c.lora_r);
 	return inference_lora_rank(most);
 }
 
@@ -226,8 +169,8 @@ static const char *folder_of(struct arena *a, const struct model_checkpoint *c)
 static const char *start_command(struct arena *a, const struct plan *p)
 {
 	AUTO_BUF struct buf b = BUF_INIT(CONFIG_MAX);
-	bool lora = is_kind(&p->c[0], "lora");
-	const char *path = folder_of(a, &p->c[0]);
+	bool lora = is_kind(&p->part[0].c, "lora");
+	const char *path = folder_of(a, &p->part[0].c);
 
 	buf_puts(&b, "sh -c \"");
 	DOC_EACH (var, p->env) {
@@ -236,14 +179,14 @@ static const char *start_command(struct arena *a, const struct plan *p)
 			           doc_cstr(doc_get(var, "value"), ""));
 	}
 	buf_printf(&b, "vllm serve %s --port 8000 --tensor-parallel-size %u --dtype bfloat16",
-	           lora ? p->c[0].base_model : path, MAX(p->size.gpu_count, 1U));
+	           lora ? p->part[0].c.base_model : path, MAX(p->size.gpu_count, 1U));
 	if (lora) {
 		buf_printf(&b, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules",
 		           lora_rank(p));
 		for (size_t i = 0; i < p->n; i++)
-			buf_printf(&b, " %s=%s", p->c[i].name, folder_of(a, &p->c[i]));
+			buf_printf(&b, " %s=%s", p->part[i].c.name, folder_of(a, &p->part[i].c));
 	} else {
-		buf_printf(&b, " --served-model-name %s", p->c[0].name);
+		buf_printf(&b, " --served-model-name %s", p->part[0].c.name);
 		if (p->chat_template)
 			buf_printf(&b, " --chat-template %s/chat_template.jinja", path);
 	}
@@ -275,7 +218,7 @@ static void show_env(struct js *js, struct arena *a, const struct plan *p)
 
 static void show_config(struct js *js, struct arena *a, const struct plan *p)
 {
-	bool whisper = is_kind(&p->c[0], "whisper");
+	bool whisper = is_kind(&p->part[0].c, "whisper");
 
 	js_open(js);
 	js_kv(js, "model_name", p->name);
@@ -319,10 +262,10 @@ static void show_config(struct js *js, struct arena *a, const struct plan *p)
 	js_list(js);
 	for (size_t i = 0; i < p->n; i++) {
 		js_open(js);
-		js_kv(js, "training_job_id", p->c[i].job_id);
+		js_kv(js, "training_job_id", p->part[i].c.job_id);
 		js_key(js, "paths");
 		js_list(js);
-		js_fmt(js, "rank-0/%s/", p->c[i].name);
+		js_fmt(js, "rank-0/%s/", p->part[i].c.name);
 		js_end(js);
 		js_close(js);
 	}
@@ -359,14 +302,8 @@ static int job_env(struct request *rq, const struct plan *p, const struct doc **
 static int deploy(struct request *rq, const struct plan *p, struct deployment_view *out,
                   struct err *err)
 {
-	struct deploy_order o = {.job_id = p->c[0].job_id,
-	                         .checkpoint = p->c[0].name,
-	                         .name = p->name,
-	                         .image = IMAGE,
-	                         .size = &p->size,
-	                         .more = &p->of[1],
-	                         .n_more = p->n - 1,
-	                         .lora_rank = p->n > 1 ? lora_rank(p) : 0};
+	struct deploy_order o = {
+		.part = p->part, .n = p->n, .name = p->name, .image = IMAGE, .size = &p->size};
 
 	if (job_env(rq, p, &o.env, err) < 0)
 		return -1;

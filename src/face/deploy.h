@@ -10,21 +10,29 @@
 int deploy_checkpoints(struct request *rq, const struct doc *variables, struct js *js,
                        struct err *err) MUST_CHECK;
 
-/* Deploys a checkpoint with vLLM, as POST /v1/deployments does. Several are adapters of one base
- * model in one server; each is asked by the name of its checkpoint. */
-struct deploy_adapter {
-	const char *job_id, *project_name, *checkpoint;
-	size_t n_parts; /* nodes that have one of it */
+#define DEPLOY_PARTS_MAX 16 /* checkpoints of one server */
+/* A checkpoint that is to be served. */
+struct deploy_part {
+	struct model_job job;      /* that wrote it */
+	struct model_checkpoint c; /* complete; of several nodes the first one's part */
+	size_t n_parts;            /* nodes that have one of it */
 };
+/* name NULL: the newest of the job. */
+int deploy_find(struct request *rq, const char *job_id, const char *name, struct deploy_part *out,
+                struct err *err) MUST_CHECK;
+/* Can one server have all of these? Several are LoRA adapters of one base model, each of them asked
+ * by the name of its checkpoint. base: the model that they have whatever they name; NULL: none. */
+int deploy_check_together(const struct deploy_part *part, size_t n, const char *base,
+                          struct err *err) MUST_CHECK;
+
+/* Deploys checkpoints with vLLM, as POST /v1/deployments does. */
 struct deploy_order {
-	const char *job_id, *checkpoint;
-	const char *name; /* any text: what it is served as is made of it */
+	const struct deploy_part *part;
+	size_t n;         /* at least 1 */
+	const char *name; /* any text: what they are served as is made of it */
 	const char *image;
 	const struct instance *size;
-	const struct doc *env;             /* environment_variables of a job */
-	const struct deploy_adapter *more; /* beside the checkpoint */
-	size_t n_more;
-	int64_t lora_rank; /* the most of several */
+	const struct doc *env; /* environment_variables of a job */
 };
 int deploy_order(struct request *rq, const struct deploy_order *o, struct deployment_view *out,
                  struct err *err) MUST_CHECK;

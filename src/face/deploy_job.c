@@ -24,25 +24,55 @@ struct deploy {
 	bool replaces;
 	const struct instance *size; /* in place of the four before; NULL: they say */
 	const struct doc *env;
-	struct model_job job; /* that wrote the checkpoint */
-	struct model_checkpoint c;
-	size_t n_parts; /* nodes that have one of it */
-	struct inference_facts facts;
+	struct deploy_part part[DEPLOY_PARTS_MAX];
+	size_t n;
+	struct inference_facts facts; /* of the first */
 	enum inference_engine engine;
-	const char *place;                 /* of the checkpoint in the job that serves */
-	const struct deploy_adapter *more; /* see deploy_order */
-	size_t n_more;
-	int64_t lora_rank;
 };
 
-static int read_body(struct request *rq, struct deploy *d, const char **job,
-                     const char **checkpoint, struct err *err)
+/* The checkpoint, and those beside it. */
+static int read_parts(struct request *rq, const struct doc *body, struct deploy *d, struct err *err)
+{
+	const struct doc *list = doc_get(body, "adapters");
+	const char *job = NULL, *checkpoint = NULL;
+
+	if (body_text(body, "training_job_id", true, &job, err) < 0 ||
+	    body_text(body, "checkpoint", false, &checkpoint, err) < 0 ||
+	    deploy_find(rq, job, checkpoint, &d->part[0], err) < 0)
+		return -1;
+	d->n = 1;
+	if (list != NULL && !doc_is(list, DOC_LIST))
+		return err_set(err, ERR_INVALID, "adapters: expected a list");
+	DOC_EACH (x, list) {
+		job = checkpoint = NULL;
+		if (d->n == DEPLOY_PARTS_MAX)
+			return err_set(err, ERR_INVALID, "adapters: at most %d beside the first",
+			               DEPLOY_PARTS_MAX - 1);
+		if (!doc_is(x, DOC_MAP))
+			return err_set(err, ERR_INVALID, "adapters[%zu]: expected an object",
+			               d->n - 1);
+		if (body_text(x, "training_job_id", true, &job, err) < 0 ||
+		    body_text(x, "checkpoint", false, &checkpoint, err) < 0 ||
+		    deploy_find(rq, job, checkpoint, &d->part[d->n], err) < 0)
+			return err_wrap(err, "adapters[%zu]", d->n - 1);
+		d->n++;
+	}
+	if (d->n > 1 && d->command != NULL)
+		return err_set(err, ERR_INVALID,
+		               "command: several checkpoints are served by vllm, not by a command "
+		               "of yours");
+	if (d->n > 1 && d->engine_word != NULL && d->engine != INFERENCE_VLLM)
+		return err_set(err, ERR_INVALID,
+		               "engine: several checkpoints are served by vllm, not by %s",
+		               d->engine_word);
+	return deploy_check_together(d->part, d->n, d->base_model, err);
+}
+
+static int read_body(struct request *rq, struct deploy *d, struct err *err)
 {
 	const struct doc *body;
 
 	if (body_read(rq, false, &body, err) < 0 ||
-	    body_text(body, "training_job_id", true, job, err) < 0 ||
-	    body_text(body, "checkpoint", false, checkpoint, err) < 0 ||
 	    body_text(body, "name", false, &d->name, err) < 0 ||
 	    body_text(body, "engine", false, &d->engine_word, err) < 0 ||
 	    body_text(body, "command", false, &d->command, err) < 0 ||
@@ -65,18 +95,20 @@ static int read_body(struct request *rq, struct deploy *d, const char **job,
 		               "transformers; any other server is started by a command of "
 		               "yours",
 		               d->engine_word);
-	return 0;
+	return read_parts(rq, body, d, err);
 }
 
-/* The one of this name, or the newest that is complete. */
-static int find_checkpoint(struct request *rq, const char *name, struct deploy *d, struct err *err)
+int deploy_find(struct request *rq, const char *job_id, const char *name, struct deploy_part *out,
+                struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	const struct model_checkpoint *found = NULL;
 	struct model_checkpoint *c;
 	size_t n = 0;
 
-	if (ctx->ops->checkpoints->list(face_ask(rq), d->job.id, true, &c, &n, err) < 0)
+	*out = (struct deploy_part){0};
+	if (ctx->ops->jobs->get(face_ask(rq), NULL, job_id, &out->job, err) < 0 ||
+	    ctx->ops->checkpoints->list(face_ask(rq), out->job.id, true, &c, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (c[i].rank != 0 || (name != NULL && strcmp(c[i].name, name) != 0) ||
@@ -89,18 +121,64 @@ static int find_checkpoint(struct request *rq, const char *name, struct deploy *
 		return err_set(err, ERR_CHECKPOINT_NOT_FOUND,
 		               name != NULL ? "job %s has no checkpoint \"%.200s\""
 		                            : "job %s has no complete checkpoint%.0s",
-		               d->job.id, name != NULL ? name : "");
+		               out->job.id, name != NULL ? name : "");
 	if (found->state != CKPT_COMPLETE)
 		return err_set(err, ERR_CONFLICT, "checkpoint %s of job %s is %s", found->name,
-		               d->job.id, ckpt_state_word(found->state));
+		               out->job.id, ckpt_state_word(found->state));
 	if (strcmp(found->name, ".") == 0)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "job %s saves into the checkpoint folder itself, which cannot be "
 		               "deployed: let it save into a folder of it",
-		               d->job.id);
-	d->c = *found;
+		               out->job.id);
+	out->c = *found;
 	for (size_t i = 0; i < n; i++)
-		d->n_parts += strcmp(c[i].name, found->name) == 0 ? 1 : 0;
+		out->n_parts += strcmp(c[i].name, found->name) == 0 ? 1 : 0;
+	return 0;
+}
+
+static const char *text_of(const char *text)
+{
+	return text != NULL ? text : "";
+}
+
+/* vLLM takes NAME=FOLDER. */
+static int check_adapter(const struct deploy_part *p, const struct deploy_part *first,
+                         const char *base, struct err *err)
+{
+	if (p->c.kind == NULL || strcmp(p->c.kind, "lora") != 0)
+		return err_set(err, ERR_INVALID,
+		               "checkpoint %s of job %s is no LoRA adapter: only these can be "
+		               "served together",
+		               p->c.name, p->job.id);
+	if (strchr(p->c.name, '=') != NULL)
+		return err_set(err, ERR_INVALID,
+		               "checkpoint %s of job %s has a \"=\" in its name, by which clients "
+		               "would ask for it: deploy it alone",
+		               p->c.name, p->job.id);
+	if (base == NULL && strcmp(text_of(p->c.base_model), text_of(first->c.base_model)) != 0)
+		return err_set(err, ERR_INVALID,
+		               "checkpoints %s and %s have different base models, %s and %s: one "
+		               "server has one base model",
+		               first->c.name, p->c.name, text_of(first->c.base_model),
+		               text_of(p->c.base_model));
+	return 0;
+}
+
+int deploy_check_together(const struct deploy_part *part, size_t n, const char *base,
+                          struct err *err)
+{
+	for (size_t i = 0; n > 1 && i < n; i++) {
+		if (check_adapter(&part[i], &part[0], base, err) < 0)
+			return -1;
+		for (size_t k = 0; k < i; k++)
+			if (strcmp(part[i].c.name, part[k].c.name) == 0)
+				return err_set(
+					err, ERR_INVALID,
+					"checkpoint %s of job %s and that of job %s have the "
+					"same name, by which clients ask for one of them: "
+					"deploy each under a name of its own",
+					part[i].c.name, part[k].job.id, part[i].job.id);
+	}
 	return 0;
 }
 
@@ -113,19 +191,24 @@ static bool is_tokenizer(struct str path)
 
 static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 {
-	size_t prefix = strlen(d->c.name) + 1;
+	const struct model_checkpoint *first = &d->part[0].c;
+	size_t prefix = strlen(first->name) + 1;
 	struct ckpt c = {0};
 
-	d->facts = (struct inference_facts){.name = d->c.name,
-	                                    .kind = d->c.kind,
-	                                    .base_model = d->base_model != NULL ? d->base_model
-	                                                                        : d->c.base_model,
-	                                    .lora_rank = d->c.lora_r};
-	if (d->c.manifest_key == NULL)
+	d->facts = (struct inference_facts){
+		.name = first->name,
+		.kind = first->kind,
+		.base_model = d->base_model != NULL ? d->base_model : first->base_model};
+	/* of one that does not say, among others that do, it is what all of them may have */
+	for (size_t i = 0; i < d->n; i++)
+		d->facts.lora_rank = MAX(d->facts.lora_rank, d->n > 1 && d->part[i].c.lora_r == 0
+		                                                     ? INFERENCE_LORA_RANK
+		                                                     : d->part[i].c.lora_r);
+	if (first->manifest_key == NULL)
 		return err_set(err, ERR_CONFLICT, "checkpoint %s has no list of its files",
-		               d->c.name);
-	if (handler_manifest(rq, &d->c, &c, err) < 0)
-		return err_wrap(err, "checkpoint %s", d->c.name);
+		               first->name);
+	if (handler_manifest(rq, first, &c, err) < 0)
+		return err_wrap(err, "checkpoint %s", first->name);
 	for (size_t i = 0; i < c.files.n; i++) {
 		struct str path = str_of(c.files.file[i].path);
 
@@ -161,37 +244,44 @@ static const char *name_of(struct arena *a, const char *text)
 	return n > 0 ? name : "model";
 }
 
-static const char *place_of(struct arena *a, size_t more)
+/* Where the job that serves has one of them. */
+static const char *place_of(struct arena *a, const struct deploy *d, size_t i)
 {
-	return arena_printf(a, PLACE "adapter-%zu", more + 2); /* 1 is d->place */
+	const char *place;
+
+	if (d->n > 1)
+		return arena_printf(a, PLACE "adapter-%zu", i + 1);
+	place = arena_printf(a, PLACE "%s", d->name);
+	return strcmp(place, BASE_PLACE) == 0 ? PLACE "checkpoint" : place;
 }
 
 /* Of several nodes the first one's part. */
-static const char *folder_of(struct arena *a, const char *place, size_t n_parts)
+static const char *folder_of(struct arena *a, const struct deploy *d, size_t i)
 {
-	return n_parts > 1 ? arena_printf(a, "%s/rank-0", place) : place;
+	const char *place = place_of(a, d, i);
+
+	return d->part[i].n_parts > 1 ? arena_printf(a, "%s/rank-0", place) : place;
 }
 
+/* Those beside the first. */
 static const struct inference_adapter *adapters_of(struct arena *a, const struct deploy *d)
 {
-	struct inference_adapter *list = ARENA_ARRAY(a, struct inference_adapter, d->n_more + 1);
+	struct inference_adapter *list = ARENA_ARRAY(a, struct inference_adapter, d->n);
 
-	for (size_t i = 0; i < d->n_more; i++)
-		list[i] = (struct inference_adapter){
-			d->more[i].checkpoint, folder_of(a, place_of(a, i), d->more[i].n_parts)};
+	for (size_t i = 1; i < d->n; i++)
+		list[i - 1] = (struct inference_adapter){d->part[i].c.name, folder_of(a, d, i)};
 	return list;
 }
 
 static int find_command(struct request *rq, struct deploy *d, struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(COMMAND_MAX);
-	const struct inference_places at = {.served = d->n_more > 0 ? d->c.name : d->name,
-	                                    .checkpoint =
-	                                            folder_of(rq->arena, d->place, d->n_parts),
+	const struct inference_places at = {.served = d->n > 1 ? d->part[0].c.name : d->name,
+	                                    .checkpoint = folder_of(rq->arena, d, 0),
 	                                    .base = BASE_PLACE,
 	                                    .more = adapters_of(rq->arena, d),
-	                                    .n_more = d->n_more};
-	uint32_t gpus = d->job.gpu_count;
+	                                    .n_more = d->n - 1};
+	uint32_t gpus = d->part[0].job.gpu_count;
 	const char *type = NULL;
 
 	if (d->command != NULL)
@@ -202,7 +292,6 @@ static int find_command(struct request *rq, struct deploy *d, struct err *err)
 	    spec_accelerator(rq->arena, str_of(d->accelerator), &type, &gpus, err) < 0)
 		return err_wrap(err, "accelerator");
 	d->facts.gpus = gpus;
-	d->facts.lora_rank = MAX(d->facts.lora_rank, d->lora_rank);
 	if (inference_check(&d->facts, d->engine, err) < 0)
 		return -1;
 	inference_command(&d->facts, d->engine, &at, &out);
@@ -212,10 +301,11 @@ static int find_command(struct request *rq, struct deploy *d, struct err *err)
 
 static void write_compute(const struct request *rq, const struct deploy *d, struct js *js)
 {
-	const struct instance of_job = {.gpu_type = d->job.gpu_type,
-	                                .gpu_count = d->job.gpu_count,
-	                                .cpu_milli = d->job.cpu_milli,
-	                                .memory_bytes = d->job.memory_bytes};
+	const struct model_job *job = &d->part[0].job;
+	const struct instance of_job = {.gpu_type = job->gpu_type,
+	                                .gpu_count = job->gpu_count,
+	                                .cpu_milli = job->cpu_milli,
+	                                .memory_bytes = job->memory_bytes};
 	const struct instance *size = d->size != NULL ? d->size : &of_job;
 
 	js_key(js, "compute");
@@ -244,19 +334,14 @@ static void write_weights(const struct request *rq, const struct deploy *d, bool
 
 	js_key(js, "weights");
 	js_list(js);
-	js_open(js);
-	js_kv(js, "source",
-	      arena_printf(rq->arena, "bt://%s@%s/%s", d->job.project_name, d->job.id, d->c.name));
-	js_kv(js, "mount_location", d->place);
-	js_close(js);
-	for (size_t i = 0; i < d->n_more; i++) {
-		const struct deploy_adapter *m = &d->more[i];
+	for (size_t i = 0; i < d->n; i++) {
+		const struct deploy_part *p = &d->part[i];
 
 		js_open(js);
 		js_kv(js, "source",
-		      arena_printf(rq->arena, "bt://%s@%s/%s", m->project_name, m->job_id,
-		                   m->checkpoint));
-		js_kv(js, "mount_location", place_of(rq->arena, i));
+		      arena_printf(rq->arena, "bt://%s@%s/%s", p->job.project_name, p->job.id,
+		                   p->c.name));
+		js_kv(js, "mount_location", place_of(rq->arena, d, i));
 		js_close(js);
 	}
 	if (base != INFERENCE_BASE_NONE) {
@@ -306,15 +391,15 @@ static void write_runtime(const struct deploy *d, struct js *js)
 /* "JOB/NAME, JOB/OTHER" */
 static const char *checkpoints_of(struct arena *a, const struct deploy *d)
 {
-	const char *all = arena_printf(a, "%s/%s", d->job.id, d->c.name);
+	const char *all = "";
 
-	for (size_t i = 0; i < d->n_more; i++)
-		all = arena_printf(a, "%s, %s/%s", all, d->more[i].job_id, d->more[i].checkpoint);
+	for (size_t i = 0; i < d->n; i++)
+		all = arena_printf(a, "%s%s%s/%s", all, i > 0 ? ", " : "", d->part[i].job.id,
+		                   d->part[i].c.name);
 	return all;
 }
 
-static int make(struct request *rq, struct deploy *d, const char *job_id, const char *checkpoint,
-                struct deployment_view *out, struct err *err)
+static int make(struct request *rq, struct deploy *d, struct deployment_view *out, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
 	AUTO_BUF struct buf json = BUF_INIT(JOB_MAX);
@@ -322,16 +407,8 @@ static int make(struct request *rq, struct deploy *d, const char *job_id, const 
 	struct deployment_want want;
 	struct js js;
 
-	if (ctx->ops->jobs->get(face_ask(rq), NULL, job_id, &d->job, err) < 0 ||
-	    find_checkpoint(rq, checkpoint, d, err) < 0)
-		return -1;
 	if (d->name == NULL)
-		d->name = name_of(rq->arena, d->job.name);
-	d->place = arena_printf(rq->arena, PLACE "%s", d->name);
-	if (strcmp(d->place, BASE_PLACE) == 0)
-		d->place = PLACE "checkpoint";
-	if (d->n_more > 0)
-		d->place = PLACE "adapter-1"; /* any name may be that of a deployment */
+		d->name = name_of(rq->arena, d->part[0].job.name);
 	if ((!own && find_facts(rq, d, err) < 0) || find_command(rq, d, err) < 0)
 		return -1;
 	js_init(&js, &json);
@@ -352,7 +429,7 @@ static int make(struct request *rq, struct deploy *d, const char *job_id, const 
 		return -1;
 	want = (struct deployment_want){.name = d->name,
 	                                .checkpoint = checkpoints_of(rq->arena, d),
-	                                .project_id = d->job.project_id,
+	                                .project_id = d->part[0].job.project_id,
 	                                .document_json = arena_strz(rq->arena, buf_view(&json)),
 	                                .replicas = d->replicas,
 	                                .idle_s = d->idle_s,
@@ -362,12 +439,10 @@ static int make(struct request *rq, struct deploy *d, const char *job_id, const 
 
 int deployments_create(struct request *rq, struct err *err)
 {
-	const char *job_id = NULL, *checkpoint = NULL;
 	struct deploy *d = ARENA_NEW(rq->arena, struct deploy);
 	struct deployment_view made = {0};
 
-	if (read_body(rq, d, &job_id, &checkpoint, err) < 0 ||
-	    make(rq, d, job_id, checkpoint, &made, err) < 0)
+	if (read_body(rq, d, err) < 0 || make(rq, d, &made, err) < 0)
 		return -1;
 	return deployment_send(rq, &made, err);
 }
@@ -377,15 +452,15 @@ int deploy_order(struct request *rq, const struct deploy_order *o, struct deploy
 {
 	struct deploy *d = ARENA_NEW(rq->arena, struct deploy);
 
+	assert(o->n >= 1 && o->n <= DEPLOY_PARTS_MAX);
 	d->name = name_of(rq->arena, o->name);
 	d->engine = INFERENCE_VLLM;
 	d->engine_word = inference_engine_word[INFERENCE_VLLM];
 	d->image = o->image;
 	d->size = o->size;
 	d->env = o->env;
-	d->more = o->more;
-	d->n_more = o->n_more;
-	d->lora_rank = o->lora_rank;
+	memcpy(d->part, o->part, o->n * sizeof(d->part[0]));
+	d->n = o->n;
 	d->replicas = d->idle_s = -1;
-	return make(rq, d, o->job_id, o->checkpoint, out, err);
+	return make(rq, d, out, err);
 }

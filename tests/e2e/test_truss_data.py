@@ -177,12 +177,27 @@ deploy = DeployCheckpointsConfig(
     v = cluster.json("deployments", "view", "my-tuned-1")["deployment"]
     assert v["revision"] == 2 and v["checkpoint"] == f"{job['id']}/checkpoint-20, {job['id']}/checkpoint-10", v
     spec = cluster.job({"id": v["training_job_id"]})["spec"]
-    assert "--max-lora-rank 16 --lora-modules 'checkpoint-20'='/models/adapter-1' 'checkpoint-10'='/models/adapter-2'" in spec["runtime"]["start_commands"][0]
+    assert "--max-loras 2 --enable-lora --max-lora-rank 8 --lora-modules 'checkpoint-20'='/models/adapter-1' 'checkpoint-10'='/models/adapter-2'" in spec["runtime"]["start_commands"][0]
     assert [(w["source"], w["mount_location"]) for w in spec["weights"]] == [
         (f"bt://demo@{job['id']}/checkpoint-20", "/models/adapter-1"), (f"bt://demo@{job['id']}/checkpoint-10", "/models/adapter-2"),
         ("hf://Qwen/Qwen3-0.6B", "/models/base")]
     config.write_text(both.replace("checkpoint-10", "checkpoint-20"))
     assert "have the same name" in " ".join(truss.train(*deploy, code=1).split())
+    # as our own command has it
+    first, second = f"{job['id']}/checkpoint-20", f"{job['id']}/checkpoint-10"
+    said = cluster.cli("deploy", first, second, "--name", "my-tuned-1", "--image", "vllm/vllm-openai:latest")
+    assert f"will serve checkpoint {first}, {second} as my-tuned-1, revision 3" in said.err, said
+    made = cluster.json("deployments", "view", "my-tuned-1")["deployment"]["training_job_id"]
+    assert cluster.job({"id": made})["spec"]["runtime"]["start_commands"] == spec["runtime"]["start_commands"]
+    for arguments, words in (([first], "the same name"), ([second, "--engine", "sglang"], "served by vllm, not by sglang"),
+                             ([second, "--command", "x"], "not by a command of yours"), ([second] * 15 + ["x"], "at most 16")):
+        assert words in cluster.cli("deploy", first, *arguments, code=None).err, words
+    body = {"training_job_id": job["id"], "checkpoint": "checkpoint-20"}
+    for adapters, words in (([{**body, "checkpoint": "none"}], "adapters[0]: job "), ([{}], "adapters[0]: training_job_id"), (["x"], "adapters[0]"), ({}, "adapters"),
+                            ([body] * 16, "at most 15 beside the first")):
+        status, said = cluster.api("POST", "/v1/deployments", {**body, "name": "my-tuned-1", "adapters": adapters})
+        assert 400 <= status < 500 and words in json.dumps(said), (adapters, said)
+    assert cluster.json("deployments", "view", "my-tuned-1")["deployment"]["revision"] == 3
     cluster.cli("deployments", "rm", "my-tuned-1", "--yes")
 
 

@@ -110,7 +110,8 @@ static void several_adapters(void **state UNUSED)
 
 	inference_command(&f, INFERENCE_VLLM, &all, &out);
 	assert_non_null(strstr(buf_cstr(&out),
-	                       "--max-lora-rank 32 --lora-modules 'a'='/models/adapter-1' "
+	                       "--max-loras 3 --enable-lora --max-lora-rank 32 --lora-modules "
+	                       "'a'='/models/adapter-1' "
 	                       "'b'='/models/adapter-2' 'c'\\''d'='/models/adapter-3/rank-0' "
 	                       "--host"));
 }
