@@ -406,6 +406,8 @@ static void settle_one(struct sending *x, enum outcome o)
 		e->closed = false;
 		break;
 	case VANISHED: /* the walk drops it, unless it is the last */
+		if (e->id > 0 && e->id != x->id)
+			break; /* linked meanwhile: it is sent from there */
 		to = e->id == 0 && !over ? SHIP_WAIT : SHIP_LOST;
 		e->retry_ms = now + SHIP_REST_MS;
 		say_vanished(e);
