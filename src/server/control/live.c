@@ -248,7 +248,8 @@ void live_show(struct app *app, struct arena *a, struct model_job *jobs, size_t 
 	const char *stalled = stalled_by(app, a);
 
 	for (size_t i = 0; i < n && stalled != NULL; i++) {
-		if (job_state_is_placed(jobs[i].core.state) && jobs[i].reason == NULL)
+		/* one that is not there yet says itself what it waits for */
+		if (jobs[i].core.state == JOB_RUNNING && jobs[i].reason == NULL)
 			jobs[i].reason = stalled;
 	}
 	lock_take(&l->lock);
