@@ -163,9 +163,9 @@ static void s3xml_reads_credentials(void **state UNUSED)
 		"</SecretAccessKey></Credentials></R1Result></R>",
 		"<R><R1Result><Credentials><AccessKeyId>a</AccessKeyId><SecretAccessKey>b"
 		"</SecretAccessKey><SessionToken>a&#10;b</SessionToken></Credentials></R1Result></"
-	        "R>",
+		"R>",
 		"<R><R1Result><Credentials><Expiration>soon</Expiration></Credentials></R1Result></"
-	        "R>",
+		"R>",
 	};
 	AUTO_ARENA struct arena *a = arena_new();
 	struct s3xml_credentials c;
