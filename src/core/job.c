@@ -167,6 +167,12 @@ bool job_state_is_placed(enum job_state s)
 	return states[s].placed;
 }
 
+bool job_state_is_stopping(enum job_state s)
+{
+	assert(s < JOB_STATE_COUNT);
+	return s == JOB_STOPPING || s == JOB_STOPPING_DEPLOYING;
+}
+
 uint32_t job_states_placed(void)
 {
 	uint32_t set = 0;

@@ -76,9 +76,10 @@ int job_state_parse(struct str word, enum job_state *out,
  * TRAINING_JOB_QUEUED and TRAINING_JOB_PREEMPTED (no state of ours: an empty but known set). */
 uint32_t job_states_of_status(struct str status, bool *known);
 bool job_state_is_final(enum job_state s);
-bool job_state_is_placed(enum job_state s); /* holds CPUs, memory, GPUs */
-uint32_t job_states_placed(void);           /* bit set of those */
-uint32_t job_states_active(void);           /* of those that are not final */
+bool job_state_is_placed(enum job_state s);   /* holds CPUs, memory, GPUs */
+bool job_state_is_stopping(enum job_state s); /* a stop was asked, and it has not ended */
+uint32_t job_states_placed(void);             /* bit set of those */
+uint32_t job_states_active(void);             /* of those that are not final */
 const char *job_event_name(enum job_event e);
 extern const struct words job_statuses; /* by state; what clients see: some are one */
 extern const struct words job_ends;

@@ -203,7 +203,7 @@ static int ready(struct request *rq, struct err *err)
  * and its runner says that it has waited for room long enough. */
 static bool last_words(const struct model_job *job, bool said)
 {
-	return said || job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;
+	return said || job_state_is_stopping(job->core.state);
 }
 
 /* A runner that is done has nothing more, and forgets what it had: so it is answered when its log

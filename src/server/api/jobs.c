@@ -58,7 +58,7 @@ static int stop_job(const struct ask *ask, const char *job_id, bool now, struct 
 	if (job_state_is_final(job.core.state))
 		return err_set(err, ERR_JOB_ENDED, "job %s is already %s", job.id,
 		               job_state_name(job.core.state) + sizeof("TRAINING_JOB_") - 1);
-	again = job.core.state == JOB_STOPPING || job.core.state == JOB_STOPPING_DEPLOYING;
+	again = job_state_is_stopping(job.core.state);
 	why = arena_printf(ask->a, "stop requested by %s%s%s", ask->principal->name,
 	                   again ? " again" : "", now ? ", without grace" : "");
 	if (jobs_stop(app, ask->a, &job, ask->principal->name, why, now, err) < 0)

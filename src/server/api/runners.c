@@ -440,11 +440,6 @@ static bool is_over(const struct mine *m)
 	       m->row.ended_ms != 0;
 }
 
-static bool is_stopping(const struct mine *m)
-{
-	return m->job.core.state == JOB_STOPPING || m->job.core.state == JOB_STOPPING_DEPLOYING;
-}
-
 /* A job that ends takes no requests, though its runner may not know yet. */
 static int hear_serving(const struct ask *ask, const struct mine *m,
                         const struct wire_heartbeat *hb, struct err *err)
@@ -454,7 +449,8 @@ static int hear_serving(const struct ask *ask, const struct mine *m,
 
 	if (!app_is_here(app, m->row.node_id, m->row.node)) /* the port is one of that machine */
 		return 0;
-	if (!serving_heard(app, &m->job, m->row.id, hb->serve_port, hb->serves && !is_stopping(m)))
+	if (!serving_heard(app, &m->job, m->row.id, hb->serve_port,
+	                   hb->serves && !job_state_is_stopping(m->job.core.state)))
 		return 0;
 	/* its end may have come since it was read: nobody would take it out of the list again */
 	if (find(ask, &now, err) < 0)
@@ -506,7 +502,7 @@ static int show_desired(const struct ask *ask, struct wire_desired *out, struct 
 	*out = (struct wire_desired){0};
 	if (find(ask, &m, err) < 0)
 		return -1;
-	stopping = is_stopping(&m);
+	stopping = job_state_is_stopping(m.job.core.state);
 	out->go = m.job.core.state == JOB_RUNNING && !is_over(&m);
 	out->stop = stopping || is_over(&m);
 	out->now = is_over(&m) && m.row.ended_ms == 0;

@@ -109,7 +109,7 @@ static bool is_of(const struct model_replica *r, const struct model_deployment *
 
 static bool ends(const struct model_replica *r)
 {
-	return r->state == JOB_STOPPING || r->state == JOB_STOPPING_DEPLOYING;
+	return job_state_is_stopping(r->state);
 }
 
 /* Does it answer requests, or may it be expected to? After a start of the server nothing is known

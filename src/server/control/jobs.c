@@ -266,8 +266,7 @@ static char *outcome(struct arena *a, const struct model_job *job, const struct 
                      enum job_event ev, uint32_t rank)
 {
 	char what[600], span[UNITS_CAP];
-	bool stopping =
-		job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING;
+	bool stopping = job_state_is_stopping(job->core.state);
 
 	job_end_describe(x->end, x->code, x->detail, what, sizeof(what));
 	if (stopping && !x->user_code_ran)
@@ -349,7 +348,7 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 		words = arena_printf(a, "attempt %u of %u ended (%s); retrying", job->core.attempt,
 		                     job->core.attempt_max, words);
 	s.message = words;
-	if (job->core.state == JOB_STOPPING || job->core.state == JOB_STOPPING_DEPLOYING) {
+	if (job_state_is_stopping(job->core.state)) {
 		s.reason = job->reason != NULL ? job->reason : words; /* who asked; no error */
 	} else if (again) {
 		s.reason = words; /* of now; no error of the job, which may yet complete */

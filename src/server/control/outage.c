@@ -4,21 +4,11 @@
 #include "base/map.h"
 #include "base/units.h"
 
-static uint32_t running_states(void)
-{
-	uint32_t set = 0;
-
-	for (unsigned s = 0; s < JOB_STATE_COUNT; s++)
-		if (job_state_is_placed((enum job_state)s))
-			set |= UINT32_C(1) << s;
-	return set;
-}
-
 /* Adds the jobs that run now. False: the database is away (again). */
 static bool note_jobs(struct app *app, struct map **through)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct meta_query q = {.states = running_states()};
+	struct meta_query q = {.states = job_states_placed()};
 	struct model_job *job = NULL;
 	struct err err = {0};
 	size_t n = 0;

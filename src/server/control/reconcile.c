@@ -178,7 +178,7 @@ static bool is_deaf(const struct part *p, int64_t now, int64_t heard)
 	struct err unread = {0};
 	int64_t told = MAX(p->job.core.changed_ms, p->app->started_ms);
 
-	if (s != JOB_STOPPING && s != JOB_STOPPING_DEPLOYING)
+	if (!job_state_is_stopping(s))
 		return false;
 	if (specs_get(p->app, p->job.id, &hold, &unread) == 0)
 		grace_s = hold.spec->grace_s;
