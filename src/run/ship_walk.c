@@ -221,8 +221,7 @@ static bool see(struct ship *s, struct str path, const struct status *now, uint6
 	return changed;
 }
 
-/* Takes note of a link that was made, or was not: `why` is its errno, 0 when the file was not there
- * any more. */
+/* Takes note of a link that was made, or was not: `why` is what ship_spool_link() said. */
 static void attach(struct ship *s, struct str path, const struct status *now, bool made, int why,
                    const struct stat *after)
 {
@@ -230,7 +229,7 @@ static void attach(struct ship *s, struct str path, const struct status *now, bo
 	struct ship_fact f = made ? ship_fact_of(after) : (struct ship_fact){0};
 
 	if (e != NULL)
-		e->link_fault = made ? 0 : why;
+		e->link_fault = why;
 	if (!made)
 		return;
 	/* who sends it from its place needs no link, but may fail */

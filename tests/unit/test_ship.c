@@ -512,11 +512,6 @@ static void write_on_and_drop_all(struct place *p, const char *path)
 	drop(p, folder);
 }
 
-static void drop_early(struct place *p, const char *path)
-{
-	drop(p, path);
-}
-
 static void rename_in_place(struct place *p, const char *path)
 {
 	assert_int_equal(rename(in(p, path), in(p, "checkpoint-1/model.raw")), 0);
@@ -563,7 +558,7 @@ static void an_early_scratch_file_is_not_the_checkpoint(void **state)
 	put(p, "checkpoint-1/more.raw", "{}");
 	put(p, "checkpoint-1/scratchpad", "x");
 	start(p);
-	right_after(p, "checkpoint-1/scratchpad", false, drop_early);
+	right_after(p, "checkpoint-1/scratchpad", false, drop);
 	wait_dropped(p, "checkpoint-1/scratchpad");
 	wait_walks(p, 3);
 	drop(p, "checkpoint-1");
