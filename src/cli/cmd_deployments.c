@@ -28,22 +28,15 @@ static int write_env(struct cli *c, struct js *js, struct err *err)
 	return 0;
 }
 
-/* "JOB" or "JOB/CHECKPOINT"; checkpoint NULL: the newest complete one, which the server finds. */
-static int find(struct cli *c, const char *arg, const struct doc **job,
-                const struct doc **checkpoint, struct err *err)
-{
-	*checkpoint = NULL;
-	if (strchr(arg, '/') == NULL)
-		return resolve_job(c, arg, SEVERAL_NEWEST, job, err);
-	return resolve_checkpoint(c, arg, NULL, SEVERAL_NEWEST, job, checkpoint, err);
-}
-
-/* Members of the open object: which checkpoint. */
+/* Members of the open object: "JOB/CHECKPOINT", or "JOB" and its newest complete one, which the
+ * server finds. */
 static int write_checkpoint(struct cli *c, const char *arg, struct js *js, struct err *err)
 {
-	const struct doc *job, *checkpoint;
+	const struct doc *job, *checkpoint = NULL;
 
-	if (find(c, arg, &job, &checkpoint, err) < 0)
+	if ((strchr(arg, '/') == NULL ? resolve_job(c, arg, SEVERAL_NEWEST, &job, err)
+	                              : resolve_checkpoint(c, arg, NULL, SEVERAL_NEWEST, &job,
+	                                                   &checkpoint, err)) < 0)
 		return -1;
 	js_kv(js, "training_job_id", doc_cstr(doc_get(job, "id"), "?"));
 	if (checkpoint != NULL)

@@ -171,20 +171,17 @@ static void make_env(struct run *r)
 
 static int start_ship(struct run *r, struct err *err);
 
-static const char *without(const char *text, const char *prefix)
-{
-	size_t n = strlen(prefix);
-
-	return strncmp(text, prefix, n) == 0 ? text + n : text;
-}
-
 static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 {
 	struct run *r = FROM_VOID(struct run, arg, RUN_MAGIC);
 	struct model_checkpoint clean = *row;
 	AUTO_BUF struct buf name = BUF_INIT(SAID_MAX);
 	char bytes[UNITS_CAP];
+	static const char said[] = "incomplete: "; /* the line says it already */
+	const char *why = row->reason;
 
+	if (why != NULL && str_starts(str_of(why), said))
+		why += sizeof(said) - 1;
 	redact_text(r->redact, str_of(row->name), &name);
 	clean.shown = buf_cstr(&name);
 	report_checkpoint(r->report, &clean);
@@ -198,8 +195,7 @@ static void on_checkpoint(void *arg, const struct model_checkpoint *row)
 		             units_show_bytes(row->bytes, bytes));
 	else if (row->state == CKPT_INCOMPLETE)
 		logs_message(r->logs, "checkpoint %s is kept, marked INCOMPLETE%s%s", row->name,
-		             row->reason != NULL ? ": " : "",
-		             row->reason != NULL ? without(row->reason, "incomplete: ") : "");
+		             why != NULL ? ": " : "", why != NULL ? why : "");
 }
 
 static void note_signals(struct run *r)
