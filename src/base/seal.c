@@ -48,12 +48,9 @@ void seal_id(char *out, size_t n)
 {
 	static const char set[] = "abcdefghijkmnpqrstuvwxyz23456789"; /* 32: no 0 o 1 l */
 
-	for (size_t i = 0; i < n; i++) {
-		uint8_t r;
-
-		seal_random(&r, 1);
-		out[i] = set[r & 31];
-	}
+	seal_random(out, n); /* at once: each call asks the kernel */
+	for (size_t i = 0; i < n; i++)
+		out[i] = set[(uint8_t)out[i] & 31];
 	out[n] = '\0';
 }
 
