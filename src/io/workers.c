@@ -188,11 +188,12 @@ int workers_submit_for(struct workers *w, struct workers_owner owner, void (*fn)
 		*task_at(w, w->n) = (struct task){fn, arg, owner};
 		w->n++;
 		w->n_owned += owner.id != 0;
-		cond_signal(&w->some);
 	}
 	workers_check(w);
 	lock_give(&w->lock);
-	if (full)
+	if (!full)
+		cond_signal(&w->some); /* now: who wakes up finds the lock free */
+	else
 		return err_set(err, ERR_BUSY,
 		               "all %u %s threads are busy and %u more requests are waiting",
 		               w->n_threads, w->name, w->cap);
