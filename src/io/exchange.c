@@ -180,14 +180,16 @@ void exchange_let_go(struct httpd *h)
 
 void exchange_leave_locked(struct exchange *x)
 {
+	struct MHD_Connection *waits = x->suspended ? x->conn : NULL;
 	struct httpd *h = x->h;
 	bool last = x->conn == NULL;
 
 	exchange_check(x);
 	assert(x->held);
-	exchange_resume(x);
-	x->held = false;
+	x->suspended = x->held = false;
 	lock_give(&x->lock); /* libmicrohttpd may free it from here on */
+	if (waits != NULL)
+		connection_resume(waits); /* not before: it would wait for the lock */
 	if (last)
 		exchange_free(x);
 	exchange_let_go(h);

@@ -47,12 +47,17 @@
 #define STRICT MHD_OPTION_STRICT_FOR_CLIENT, 0 /* its own refusals go out twice (0.9.75) */
 #endif
 
+void connection_resume(struct MHD_Connection *conn)
+{
+	MHD_resume_connection(conn);
+}
+
 void exchange_resume(struct exchange *x)
 {
 	if (!x->suspended || x->conn == NULL)
 		return;
 	x->suspended = false;
-	MHD_resume_connection(x->conn);
+	connection_resume(x->conn);
 }
 
 /* libmicrohttpd's side: on_access() and what it calls run in its threads, with x->lock held */
@@ -284,22 +289,32 @@ static enum MHD_Result send_early(struct exchange *x)
 
 static enum MHD_Result start_work(struct exchange *x)
 {
-	struct err err = {0};
-
 	if (atomic_load(&x->h->draining) && !x->h->o.handles_to_the_end) {
 		refuse(x, 503, ERR_UNAVAILABLE, "the server is shutting down");
-	} else if (!exchange_hold(x)) {
-		return MHD_NO; /* being stopped, as on_turn() finds a moment later */
-	} else if (workers_submit(x->h->workers, exchange_work, x, &err) < 0) {
-		x->held = false;
-		exchange_let_go(x->h);
-		refuse(x, 503, ERR_UNAVAILABLE,
-		       "the server is busy: too many requests are waiting");
-	} else {
-		suspend(x);
-		return MHD_YES;
+		return x->body_started ? send_reply(x) : send_early(x);
 	}
-	return x->body_started ? send_reply(x) : send_early(x);
+	if (!exchange_hold(x))
+		return MHD_NO; /* being stopped, as on_turn() finds a moment later */
+	suspend(x);
+	x->starting = true;
+	return MHD_YES;
+}
+
+/* By on_access, when it has given the lock back: a worker that starts at once does not wait for it.
+ * x is the worker's from then on. */
+static enum MHD_Result hand_over(struct exchange *x)
+{
+	struct err err = {0};
+
+	if (workers_submit(x->h->workers, exchange_work, x, &err) == 0)
+		return MHD_YES;
+	lock_take(&x->lock);
+	x->held = false;
+	exchange_let_go(x->h);
+	refuse(x, 503, ERR_UNAVAILABLE, "the server is busy: too many requests are waiting");
+	exchange_resume(x); /* on_turn() sends it */
+	lock_give(&x->lock);
+	return MHD_YES;
 }
 
 /* A call without bytes of the body. */
@@ -380,10 +395,12 @@ static enum MHD_Result on_access(void *cls UNUSED, struct MHD_Connection *conn U
 	exchange_check(x);
 	if (!x->seen)
 		read_head(x, method, version);
-	x->sending = false;
+	x->sending = x->starting = false;
 	r = data != NULL ? on_body(x, data, n) : on_turn(x);
 	exchange_check(x);
 	lock_give(&x->lock);
+	if (x->starting)
+		return hand_over(x);
 	return x->sending ? queue_reply(x) : r;
 }
 

@@ -79,11 +79,12 @@ struct exchange {
 	struct reply reply;
 	char *failure; /* the words of the error that was replied, or NULL */
 	int64_t start_ms;
-	bool seen;    /* the head was looked at; only libmicrohttpd's thread reads it */
-	bool sending; /* this call of on_access queues the reply; only libmicrohttpd's thread */
-	bool expects; /* the sender waits for "100 Continue" */
-	bool refused; /* answered before its body: the connection ends */
-	bool hang_up; /* where the next request would begin is not clear: the connection ends */
+	bool seen;     /* the head was looked at; only libmicrohttpd's thread reads it */
+	bool sending;  /* this call of on_access queues the reply; only libmicrohttpd's thread */
+	bool starting; /* or hands it to a worker */
+	bool expects;  /* the sender waits for "100 Continue" */
+	bool refused;  /* answered before its body: the connection ends */
+	bool hang_up;  /* where the next request would begin is not clear: the connection ends */
 	bool authorized;
 	int fd; /* the socket, for what libmicrohttpd does not watch */
 	uint64_t discarded;
@@ -200,6 +201,8 @@ static inline struct httpd *httpd_at(void *p)
 /* httpd.c */
 /* Lets libmicrohttpd look at a suspended connection again. With x->lock held. */
 void exchange_resume(struct exchange *x);
+/* The same for who has cleared x->suspended, and given x->lock back. */
+void connection_resume(struct MHD_Connection *conn);
 /* Gives libmicrohttpd a connection. Takes fd: false when it is closed already. */
 bool connection_begin(struct httpd *h, enum listener via, int fd, const struct sockaddr *sa,
                       unsigned sa_bytes);
