@@ -14,7 +14,11 @@ struct url {
 	uint16_t port;         /* the scheme's default when not given */
 };
 
-/* http and https only. ERR_INVALID names what is wrong. Everything lives in `a`. */
+/* http and https only. ERR_INVALID names what is wrong. Everything lives in `a`.
+ *
+ * RFC 3986, and of it only what is plainly written: libcurl's CURLU also takes "http:/host",
+ * "http:///host", "ho%73t" and "us%er@host", and cannot tell "/?" from "/". So this reads, and
+ * libcurl is handed what it has read (client.c): no two readers of one URL can differ. */
 int url_parse(struct arena *a, struct str text, struct url *out, struct err *err) MUST_CHECK;
 bool url_same_origin(const struct url *a, const struct url *b);
 /* "scheme://host:port", an IPv6 host in brackets. */
