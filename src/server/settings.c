@@ -331,7 +331,10 @@ static int check_objects(struct arena *a, const struct settings *s, struct err *
 		               "--objects \"%s\" should be dir:/DIR or s3://BUCKET[/PREFIX]", url);
 	rest = str_of(url + strlen(S3));
 	if (!str_cut(&rest, '/', &bucket) || !spec_bucket_ok(bucket))
-		return err_set(err, ERR_INVALID, "--objects \"%s\": not the name of a bucket", url);
+		return err_set(err, ERR_INVALID,
+		               "--objects \"%s\": a bucket's name has 3 to 63 letters, digits, "
+		               "'.', '_' and '-'",
+		               url);
 	if (s->objects_endpoint != NULL && settings_endpoint(a, s->objects_endpoint, &u, err) < 0)
 		return err_wrap(err, "--objects-endpoint \"%s\"", s->objects_endpoint);
 	return 0;
