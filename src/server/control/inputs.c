@@ -36,6 +36,17 @@ struct inputs {
 	struct loop *loop;
 };
 
+/* Between two looks a job either waits for room and holds nothing, or follows a fetch for each of
+ * its sources. */
+static void input_check(const struct input *x)
+{
+	assert(x->job_id != NULL && x->n <= COUNT(x->fetch));
+	assert(x->begun || (x->a == NULL && x->n == 0));
+	assert(!x->waits || x->n == 0);
+	assert(!x->begun || x->waits || x->n == x->hold.spec->n_weights);
+	assert(!x->said_full || x->begun);
+}
+
 void inputs_show(struct app *app, const char *job_id, const struct job_spec *spec,
                  const struct fetch_view *v, struct inputs_said *said, char *words, size_t cap)
 {
@@ -380,8 +391,10 @@ void inputs_pass(struct app *app)
 	}
 	lock_give(&all->lock);
 	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++) {
-		if (!gone[i] && goes_on(app, x[i]))
+		if (!gone[i] && goes_on(app, x[i])) {
+			input_check(x[i]);
 			continue;
+		}
 		drop(app, x[i]);
 		dropped = true;
 	}
