@@ -53,6 +53,15 @@ struct walk {
 	struct inodes seen;
 };
 
+/* Under the lock. A walk that has failed gives out no more folders. */
+static void walk_check(const struct walk *w)
+{
+	assert(lock_is_mine(&w->lock));
+	assert(w->n_pending <= w->cap_pending && w->busy <= USAGE_THREADS_MAX);
+	assert(w->err.code == ERR_NONE || w->stop);
+	assert(w->seen.n <= w->seen.cap);
+}
+
 struct walker {
 	unsigned magic;
 #define WALKER_MAGIC 0x5357414bU
@@ -263,6 +272,7 @@ static void *walker(void *arg)
 		lock_take(&w->lock);
 		w->busy--;
 		hand_over(w, me);
+		walk_check(w);
 		if (w->n_pending > 0 || w->busy == 0)
 			cond_broadcast(&w->moved);
 	}
