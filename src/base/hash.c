@@ -195,15 +195,17 @@ void hex_encode(const uint8_t *p, size_t n, char *out)
 	out[2 * n] = '\0';
 }
 
+/* One more than each digit is worth; 0: it is none. */
+static const uint8_t hex_worth[256] = {
+	['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
+	['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
+	['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16, ['A'] = 11, ['B'] = 12,
+	['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+};
+
 int hex_digit(char c)
 {
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
+	return hex_worth[(uint8_t)c] - 1;
 }
 
 int hex_decode(struct str hex, uint8_t *out, size_t n, struct err *err)
