@@ -507,6 +507,11 @@ struct repo_ops {
 	/* owner NULL: the caller's own namespace. ERR_HUB_REPO_EXISTS: *out is what there is. */
 	int (*create)(const struct ask *ask, enum hub_type type, const char *owner,
 	              const char *name, bool is_private, struct model_repo *out, struct err *err);
+	/* The same of one that has the commits, branches and tags of another one. is_private NULL:
+	 * as that is. */
+	int (*copy)(const struct ask *ask, const struct hub_name *from, const char *owner,
+	            const char *name, const bool *is_private, struct model_repo *out,
+	            struct err *err);
 	int (*remove)(const struct ask *ask, enum hub_type type, const char *id, struct err *err);
 	int (*set_private)(const struct ask *ask, enum hub_type type, const char *id,
 	                   bool is_private, struct err *err);

@@ -64,6 +64,7 @@ int hub_body_type(const char *word, enum hub_type *out, struct err *err) MUST_CH
 
 /* hub_write.c, hub_commit.c, hub_lfs.c: repositories that clients write to. */
 int hub_post_create(struct request *rq, struct err *err);
+int hub_post_duplicate(struct request *rq, struct err *err);
 int hub_delete_repo(struct request *rq, struct err *err);
 int hub_post_move(struct request *rq, struct err *err);
 int hub_put_settings(struct request *rq, struct err *err);
@@ -73,6 +74,7 @@ int hub_delete_branch(struct request *rq, struct err *err);
 int hub_post_tag(struct request *rq, struct err *err);
 int hub_delete_tag(struct request *rq, struct err *err);
 int hub_get_list(struct request *rq, struct err *err);
+int hub_get_space(struct request *rq, struct err *err);
 int hub_write_check(struct request *rq, struct err *err);
 int hub_post_preupload(struct request *rq, struct err *err);
 int hub_post_commit(struct request *rq, struct err *err);
@@ -124,6 +126,7 @@ void hub_js_folder(struct js *js, const struct hub_listing *l, const struct hub_
 void hub_js_commit(struct js *js, const struct hub_listing *l, const struct doc *about);
 void hub_js_own_commit(struct js *js, const struct model_repo_commit *c);
 void hub_js_repo(struct js *js, const struct model_repo *r);
+void hub_js_repo_space(struct js *js, const struct model_repo *r, uint64_t all);
 /* When upstream saw the last change; NULL: it does not say. */
 const char *hub_date(const struct doc *about);
 

@@ -261,3 +261,22 @@ void hub_js_repo(struct js *js, const struct model_repo *r)
 	js_end(js);
 	js_close(js);
 }
+
+/* In the list of what takes an owner's space, which is `all` bytes. */
+void hub_js_repo_space(struct js *js, const struct model_repo *r, uint64_t all)
+{
+	struct str type = str_of(r->type);
+	char changed[CLOCK_ISO_CAP];
+
+	clock_iso(r->updated_ms, changed);
+	js_open(js);
+	js_key(js, "id");
+	js_fmt(js, "%s/%s", r->owner, r->name);
+	js_kv_str(js, "type", str_n(type.p, type.n - 1)); /* "model": one of them */
+	js_kv(js, "updatedAt", changed);
+	js_kv(js, "visibility", r->is_private ? "private" : "public");
+	js_kv_u64(js, "storage", r->bytes);
+	js_key(js, "storagePercent");
+	js_real(js, all > 0 ? 100.0 * (double)r->bytes / (double)all : 0);
+	js_close(js);
+}

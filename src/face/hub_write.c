@@ -162,35 +162,64 @@ static void js_created(const struct request *rq, struct js *js, enum hub_type ty
 	js_kv(js, "id", r->id);
 }
 
-int hub_post_create(struct request *rq, struct err *err)
+/* `rc`, *err: of making it. A client that does not mind that it exists reads where from the reply.
+ */
+static int reply_created(struct request *rq, enum hub_type type, const struct model_repo *r, int rc,
+                         struct err *err)
 {
 	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
+	struct js js;
+
+	if (rc < 0 && err->id != ERR_HUB_REPO_EXISTS)
+		return -1;
+	js_init(&js, &out);
+	js_open(&js);
+	if (rc < 0) {
+		js_kv(&js, "error", err->msg);
+		reply_header(rq, "X-Error-Message", err->msg);
+	}
+	js_created(rq, &js, type, r);
+	js_close(&js);
+	if (buf_check(&out, "the answer", err) < 0)
+		return -1;
+	err_clear(err);
+	return reply_json(rq, rc < 0 ? 409 : 200, &out);
+}
+
+int hub_post_create(struct request *rq, struct err *err)
+{
 	const struct repo_ops *ops = NULL;
 	const struct doc *body = NULL;
 	bool is_private = false, said;
 	struct model_repo r = {0};
 	struct named want;
-	struct js js;
 	int rc;
 
 	if (hub_repos_of(rq, &ops, err) < 0 || body_read(rq, false, &body, err) < 0 ||
 	    read_named(rq, body, &want, err) < 0 || read_private(body, &is_private, &said, err) < 0)
 		return -1;
 	rc = ops->create(face_ask(rq), want.type, want.owner, want.name, is_private, &r, err);
-	if (rc < 0 && err->id != ERR_HUB_REPO_EXISTS)
+	return reply_created(rq, want.type, &r, rc, err);
+}
+
+int hub_post_duplicate(struct request *rq, struct err *err)
+{
+	const char *to = NULL, *owner = NULL, *name = NULL;
+	const struct repo_ops *ops = NULL;
+	const struct doc *body = NULL;
+	bool is_private = false, said;
+	struct hub_name from = {0};
+	struct model_repo r = {0};
+	int rc;
+
+	if (hub_repos_of(rq, &ops, err) < 0 || hub_name_of(rq, &from, err) < 0 ||
+	    body_read(rq, false, &body, err) < 0 ||
+	    body_text(body, "repository", true, &to, err) < 0 ||
+	    split_id(rq, to, &owner, &name, err) < 0 ||
+	    read_private(body, &is_private, &said, err) < 0)
 		return -1;
-	js_init(&js, &out);
-	js_open(&js);
-	if (rc < 0) { /* a client that does not mind reads where it is from this */
-		js_kv(&js, "error", err->msg);
-		reply_header(rq, "X-Error-Message", err->msg);
-	}
-	js_created(rq, &js, want.type, &r);
-	js_close(&js);
-	if (buf_check(&out, "the answer", err) < 0)
-		return -1;
-	err_clear(err);
-	return reply_json(rq, rc < 0 ? 409 : 200, &out);
+	rc = ops->copy(face_ask(rq), &from, owner, name, said ? &is_private : NULL, &r, err);
+	return reply_created(rq, from.type, &r, rc, err);
 }
 
 int hub_delete_repo(struct request *rq, struct err *err)
@@ -334,6 +363,33 @@ int hub_get_list(struct request *rq, struct err *err)
 	js_list(&js);
 	for (size_t i = 0; i < n && (int64_t)i < limit; i++)
 		hub_js_repo(&js, &r[i]);
+	js_end(&js);
+	return hub_send_json(rq, &out, err);
+}
+
+/* `hf repos ls`: all that an owner has here, and what each takes. */
+int hub_get_space(struct request *rq, struct err *err)
+{
+	struct repo_query q = {.any_type = true, .owner = face_principal(rq)->name};
+	AUTO_BUF struct buf out = BUF_INIT(REPLY_MAX);
+	struct model_repo *r = NULL;
+	struct str owner = hub_arg(rq, "owner");
+	uint64_t all = 0;
+	struct js js;
+	size_t n = 0;
+
+	if (owner.n > 0)
+		q.owner = arena_strz(rq->arena, owner);
+	if (face_ctx(rq)->ops->repos == NULL)
+		return err_set(err, ERR_NOT_FOUND, "this server has no repositories of its own");
+	if (face_ctx(rq)->ops->repos->list(face_ask(rq), &q, &r, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		all += r[i].bytes;
+	js_init(&js, &out);
+	js_list(&js);
+	for (size_t i = 0; i < n; i++)
+		hub_js_repo_space(&js, &r[i], all);
 	js_end(&js);
 	return hub_send_json(rq, &out, err);
 }

@@ -444,6 +444,11 @@ int meta_repo_set_private(struct meta *m, const char *id, bool is_private, int64
  * ERR_HUB_REPO_EXISTS, ERR_HUB_NAMESPACE_TAKEN. */
 int meta_repo_move(struct meta *m, const struct model_repo *r, const char *old_key, const char *key,
                    struct err *err) MUST_CHECK;
+/* Another repository with all commits, branches and tags of one, and the large files that its
+ * commits name; no pull requests. to->bytes is set to what it holds. ERR_HUB_REPO_EXISTS,
+ * ERR_HUB_NAMESPACE_TAKEN, ERR_REPO_QUOTA_EXCEEDED; quota 0: none. */
+int meta_repo_copy(struct meta *m, const struct model_repo *from, struct model_repo *to,
+                   const char *key, uint64_t quota, struct err *err) MUST_CHECK;
 /* One of which a commit, or an upload, is this manifest. ERR_HUB_REPO_NOT_FOUND. */
 int meta_repo_of_manifest(struct meta *m, struct arena *a, const char *manifest,
                           struct model_repo *out, struct err *err) MUST_CHECK;

@@ -149,28 +149,35 @@ int meta_repo_ref_add_in(struct db_tx *tx, const struct model_repo_ref *r, struc
 	               NULL, err);
 }
 
+static int repo_row_in(struct db_tx *tx, const struct model_repo *r, const char *key,
+                       struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *owner = hub_lower(a, r->owner);
+
+	if (may_have(tx, r->owner, owner, r->team_id, key, r->id, err) < 0 ||
+	    db_exec(tx, "DELETE FROM repo_moves WHERE key = ?", DB_ARGS(db_text(key)), NULL, err) <
+	            0)
+		return -1;
+	return db_exec(tx,
+	               "INSERT INTO repos (id, team_id, key, owner_key, type, owner, name, of_user,"
+	               " is_private, bytes, created_ms, updated_ms)"
+	               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	               DB_ARGS(db_text(r->id), db_text(r->team_id), db_text(key), db_text(owner),
+	                       db_text(r->type), db_text(r->owner), db_text(r->name),
+	                       db_int(r->of_user), db_int(r->is_private), db_u64(r->bytes),
+	                       db_int(r->created_ms), db_int(r->updated_ms)),
+	               NULL, err);
+}
+
 static int repo_add_once(struct meta *m, const struct model_repo *r, const char *key,
                          const struct model_repo_commit *first, const struct model_ref *files,
                          struct err *err)
 {
-	AUTO_ARENA struct arena *a = arena_new();
 	const struct model_repo_ref head = {r->id, REPO_BRANCH, "main", first->commit};
-	const char *owner = hub_lower(a, r->owner);
 	AUTO_DB_TX struct db_tx tx = {0};
 
-	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
-	    may_have(&tx, r->owner, owner, r->team_id, key, r->id, err) < 0 ||
-	    db_exec(&tx, "DELETE FROM repo_moves WHERE key = ?", DB_ARGS(db_text(key)), NULL, err) <
-	            0 ||
-	    db_exec(&tx,
-	            "INSERT INTO repos (id, team_id, key, owner_key, type, owner, name, of_user,"
-	            " is_private, bytes, created_ms, updated_ms)"
-	            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-	            DB_ARGS(db_text(r->id), db_text(r->team_id), db_text(key), db_text(owner),
-	                    db_text(r->type), db_text(r->owner), db_text(r->name),
-	                    db_int(r->of_user), db_int(r->is_private), db_u64(r->bytes),
-	                    db_int(r->created_ms), db_int(r->updated_ms)),
-	            NULL, err) < 0 ||
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 || repo_row_in(&tx, r, key, err) < 0 ||
 	    meta_ref_put_in(&tx, files, err) < 0 || meta_repo_commit_add_in(&tx, first, err) < 0 ||
 	    meta_repo_ref_add_in(&tx, &head, err) < 0)
 		return -1;
@@ -182,6 +189,78 @@ int meta_repo_add(struct meta *m, const struct model_repo *r, const char *key,
                   struct err *err)
 {
 	return DB_AGAIN(repo_add_once(m, r, key, first, files, err), err);
+}
+
+/* What the other one holds, but for uploads that no commit has named: they are not copied. */
+static int copied_bytes(struct db_tx *tx, struct arena *a, const struct model_repo *from,
+                        uint64_t *out, struct err *err)
+{
+	int64_t all = 0, uploads = 0;
+
+	if (db_number(tx, "SELECT bytes FROM repos WHERE id = ?", DB_ARGS(db_text(from->id)), 0,
+	              &all, err) < 0 ||
+	    db_number(tx,
+	              "SELECT coalesce(sum(bytes), 0) FROM refs WHERE team_id = ?"
+	              " AND kind = '" META_REF_LFS "' AND name >= ? AND name < ?"
+	              " AND used_ms = created_ms",
+	              DB_ARGS(db_text(from->team_id), db_text(arena_printf(a, "%s/", from->id)),
+	                      db_text(arena_printf(a, "%s0", from->id))),
+	              0, &uploads, err) < 0)
+		return -1;
+	*out = (uint64_t)(all - MIN(uploads, all));
+	return 0;
+}
+
+static int repo_copy_once(struct meta *m, const struct model_repo *from, struct model_repo *to,
+                          const char *key, uint64_t quota, struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_DB_TX struct db_tx tx = {0};
+	int64_t there = 0, held = 0;
+
+	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
+	    db_number(&tx, "SELECT count(*) FROM repos WHERE id = ?", DB_ARGS(db_text(from->id)), 0,
+	              &there, err) < 0 ||
+	    db_number(&tx, "SELECT coalesce(sum(bytes), 0) FROM repos WHERE team_id = ?",
+	              DB_ARGS(db_text(to->team_id)), 0, &held, err) < 0)
+		return -1;
+	if (there == 0)
+		return err_missing(err, ERR_HUB_REPO_NOT_FOUND);
+	if (copied_bytes(&tx, a, from, &to->bytes, err) < 0 ||
+	    (quota > 0 && meta_repos_fit((uint64_t)held, to->bytes, quota, err) < 0) ||
+	    repo_row_in(&tx, to, key, err) < 0 ||
+	    db_exec(&tx,
+	            "INSERT INTO repo_commits (repo_id, \"commit\", parent, title, message,"
+	            " author, ms) SELECT ?, \"commit\", parent, title, message, author, ms"
+	            " FROM repo_commits WHERE repo_id = ? ORDER BY seq",
+	            DB_ARGS(db_text(to->id), db_text(from->id)), NULL, err) < 0 ||
+	    db_exec(&tx,
+	            "INSERT INTO repo_refs (repo_id, kind, name, \"commit\")"
+	            " SELECT ?, kind, name, \"commit\" FROM repo_refs"
+	            " WHERE repo_id = ? AND kind IN ('branch', 'tag')",
+	            DB_ARGS(db_text(to->id), db_text(from->id)), NULL, err) < 0 ||
+	    db_exec(&tx,
+	            "INSERT INTO refs (team_id, kind, name, manifest, bytes, files, created_ms,"
+	            " used_ms) SELECT ?1, kind, ?2 || substr(name, length(?3) + 1), manifest, "
+	            "bytes,"
+	            " files, created_ms, used_ms FROM refs WHERE team_id = ?4"
+	            " AND ((kind = '" META_REF_REPO "' AND name >= ?5 AND name < ?6)"
+	            " OR (kind = '" META_REF_LFS "' AND name >= ?7 AND name < ?8"
+	            " AND used_ms > created_ms))",
+	            DB_ARGS(db_text(to->team_id), db_text(to->id), db_text(from->id),
+	                    db_text(from->team_id), db_text(arena_printf(a, "%s@", from->id)),
+	                    db_text(arena_printf(a, "%sA", from->id)),
+	                    db_text(arena_printf(a, "%s/", from->id)),
+	                    db_text(arena_printf(a, "%s0", from->id))),
+	            NULL, err) < 0)
+		return -1;
+	return db_commit(&tx, err);
+}
+
+int meta_repo_copy(struct meta *m, const struct model_repo *from, struct model_repo *to,
+                   const char *key, uint64_t quota, struct err *err)
+{
+	return DB_AGAIN(repo_copy_once(m, from, to, key, quota, err), err);
 }
 
 static int repo_del_once(struct meta *m, const char *id, struct err *err)

@@ -287,6 +287,9 @@ LIFE = """
     if "{version}" != "0.20":  # it does not send its token where it was led
         seen["moved"] += [api.model_info(id_).id, shown("x")]
     seen["listed"] = other in [m.id for m in api.list_models(author="red")]
+    if "{version}".startswith("2"):
+        copy = api.duplicate_repo(other, "ann/{name}-copy")
+        seen["copied"] = [copy.repo_id, shown("x", repo=copy.repo_id) == shown("x", repo=other), [r.visibility for r in api.list_user_repos() if r.id == copy.repo_id]]
     api.delete_repo(other)
     seen["deleted"] = [names(api.model_info, other)[0], names(api.delete_repo, other)[0], api.delete_repo(other, missing_ok=True)]
     said(seen)"""
@@ -313,6 +316,8 @@ def test_a_life(site, version):
         "left": [[".gitattributes", "README.md", "x"], "initial commit"], "fs": ["012345678901234", ["by/hand.txt"]], "public": False,
         "moved": [other, True] + ([] if version == "0.20" else [other, x]), "listed": True,
         "deleted": ["RepositoryNotFoundError", "RepositoryNotFoundError", None]}
+    if version.startswith("2"):
+        want["copied"] = [f"{id_}-copy", True, ["public"]]
     if not with_xet:
         want.update({"large": [True, True], "sizes": True, "copy": True, "no change of a large one": 0})
     for key, value in want.items():
@@ -424,6 +429,46 @@ def test_whose_namespace(site):
     taken = create(c, "squat", t["blue"])
     assert taken.status == 403, taken
     good(create(c, "ours", t["eve"], organization="blue"))
+
+
+def test_a_copy(site):
+    """With its commits and large files, and from then on for itself: neither knows of the other."""
+    c, t = site.cluster, site.token
+    id_, name, data = new(c, t["ann"], private=True), fresh(), b"large" * 1000
+    copy = f"red/{name}"
+
+    def duplicate(who, to=copy, of=id_, **more):
+        return ask(c, f"/api/models/{of}/duplicate", "POST", t[who], {"repository": to, **more})
+    link = batch(c, id_, [{"oid": oid(data), "size": len(data)}], t["ann"]).json()["objects"][0]["actions"]["upload"]
+    good(send(c, link["href"], data))
+    good(commit(c, id_, small("x", b"1"), large("w.bin", data), token=t["ann"]))
+    good(ask(c, f"/api/models/{id_}/tag/main", "POST", t["ann"], {"tag": "v1"}))
+    for who, answer in (("bob", hidden), ("eve", hidden), ("odd name", hidden)):
+        answer(duplicate(who))
+    refused(duplicate("vic"), 403)
+    for to in ("bob/x", "blue/x", "nobody/x"):
+        refused(duplicate("ann", to), 403)
+    for to in ("ann/..", "ann/x.git", ""):
+        refused(duplicate("ann", to), 400)
+    refused(duplicate("ann", visibility="secret"), 400)
+    made = good(duplicate("ann")).json()
+    assert (made["name"], made["url"]) == (copy, f"{c.url}/{copy}"), made
+    again = duplicate("ann")
+    assert again.status == 409 and again.json()["url"] == f"{c.url}/{copy}", again
+    assert head_of(c, copy) == head_of(c, id_) and files(c, copy, "v1") == files(c, id_, "v1") and titles(c, copy) == titles(c, id_)
+    assert ask(c, f"/api/models/{copy}", token=t["bob"]).json()["private"] is True, "as the other one is, and the team's now"
+    good(commit(c, copy, small("x", b"2"), token=t["bob"]))
+    good(commit(c, copy, large("again.bin", data), token=t["bob"]))
+    assert get(c, id_, "x", token=t["ann"]).body == b"1" and get(c, copy, "x", token=t["bob"]).body == b"2"
+    takes = {r["id"]: r for r in ask(c, "/api/organizations/red/settings/repositories", token=t["bob"]).json()}
+    assert takes[copy]["visibility"] == "private" and takes[copy]["type"] == "model" and takes[copy]["storage"] > len(data), takes
+    own = {r["id"]: r["storagePercent"] for r in ask(c, "/api/settings/repositories", token=t["ann"]).json()}
+    assert id_ in own and copy not in own and 99 < sum(own.values()) < 101, own
+    assert copy not in [r["id"] for r in ask(c, "/api/organizations/red/settings/repositories", token=t["eve"]).json()]
+    good(remove(c, id_, t["ann"]))
+    c.cli("cache", "gc", "--yes")
+    assert get(c, copy, "w.bin", token=t["bob"]).body == data and get(c, copy, "x", "v1", t["bob"]).body == b"1"
+    hidden(duplicate("ann", f"ann/{name}"))
 
 
 def test_a_move(site):

@@ -856,6 +856,71 @@ static void repositories_are_committed_to(void **state)
 	assert_err(meta_repo_del(p->m, r.id, &p->err), &p->err, ERR_HUB_REPO_NOT_FOUND, "");
 }
 
+/* With all but uploads that no commit has named, and from then on for itself. */
+static void repositories_are_copied(void **state)
+{
+	struct place *p = *state;
+	struct model_repo_commit c = {.repo_id = "repo001",
+	                              .commit = commits[1],
+	                              .parent = commits[0],
+	                              .title = "second",
+	                              .message = "",
+	                              .author = "a",
+	                              .ms = 9},
+				 *log = NULL;
+	const char *uploads[] = {"repo001/aa"};
+	struct model_ref files = repo_file(META_REF_REPO, "repo001@two", "m2", 30);
+	struct model_ref named = repo_file(META_REF_LFS, "repo001/aa", "u1", 100);
+	struct model_ref left = repo_file(META_REF_LFS, "repo001/bb", "u2", 1000);
+	struct meta_repo_change change = {.commit = &c,
+	                                  .files = &files,
+	                                  .branch = "main",
+	                                  .head = commits[0],
+	                                  .bytes = 20,
+	                                  .team_id = "team001",
+	                                  .uploads = uploads,
+	                                  .n_uploads = 1};
+	struct model_repo_ref tag = {"repo001", REPO_TAG, "v1", commits[0]}, *refs = NULL;
+	struct model_repo from = {0}, to;
+	struct model_ref *held = NULL;
+	size_t n = 0;
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	repo_made(p, "repo001", "models/ann/cat", "ann", "cat");
+	assert_ok(meta_repo_upload(p->m, "repo001", &named, 0, &p->err), &p->err);
+	assert_ok(meta_repo_upload(p->m, "repo001", &left, 0, &p->err), &p->err);
+	assert_ok(meta_repo_commit(p->m, &change, &p->err), &p->err);
+	assert_ok(meta_repo_ref_add(p->m, &tag, &p->err), &p->err);
+	assert_ok(meta_repo(p->m, p->a, "repo001", &from, &p->err), &p->err);
+	to = from;
+	to.id = "repo002";
+	assert_err(meta_repo_copy(p->m, &from, &to, "models/ann/cat", 0, &p->err), &p->err,
+	           ERR_HUB_REPO_EXISTS, "ann/cat");
+	assert_err(meta_repo_copy(p->m, &from, &to, "models/ann/dog", 1130 + 129, &p->err), &p->err,
+	           ERR_REPO_QUOTA_EXCEEDED, "with 130 B more");
+	assert_int_equal(repos_hold(p), 1130);
+	assert_ok(meta_repo_copy(p->m, &from, &to, "models/ann/dog", 1130 + 130, &p->err), &p->err);
+	assert_int_equal(to.bytes, 130);
+	assert_int_equal(repos_hold(p), 1130 + 130);
+	assert_ok(meta_repo_log(p->m, p->a, "repo002", commits[1], 0, 10, &log, &n, &p->err),
+	          &p->err);
+	assert_int_equal(n, 2);
+	assert_string_equal(log[1].title, "first");
+	assert_ok(meta_repo_refs(p->m, p->a, "repo002", &refs, &n, &p->err), &p->err);
+	assert_int_equal(n, 2);
+	assert_string_equal(refs[1].name, "v1");
+	assert_ok(meta_repo_uploads(p->m, p->a, &to, 0, 10, &held, &n, &p->err), &p->err);
+	assert_int_equal(n, 1);
+	assert_string_equal(held[0].name, "repo002/aa");
+	assert_ok(meta_repo_del(p->m, "repo001", &p->err), &p->err);
+	assert_true(is_used(p, "m1") && is_used(p, "m2") && is_used(p, "u1"));
+	assert_false(is_used(p, "u2"));
+	assert_err(meta_repo_copy(p->m, &from, &to, "models/ann/owl", 0, &p->err), &p->err,
+	           ERR_HUB_REPO_NOT_FOUND, "");
+	assert_ok(meta_repo_del(p->m, "repo002", &p->err), &p->err);
+	assert_false(is_used(p, "m1") || is_used(p, "m2") || is_used(p, "u1"));
+}
+
 static void repositories_are_moved(void **state)
 {
 	struct place *p = *state;
@@ -1581,6 +1646,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(mirrors_uploads_snapshots, setup, teardown),
 	cmocka_unit_test_setup_teardown(refs_name_what_is_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(repositories_are_committed_to, setup, teardown),
+	cmocka_unit_test_setup_teardown(repositories_are_copied, setup, teardown),
 	cmocka_unit_test_setup_teardown(repositories_are_moved, setup, teardown),
 	cmocka_unit_test_setup_teardown(revisions_of_a_hub_go_with_what_was_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(pull_requests, setup, teardown),

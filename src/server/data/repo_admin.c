@@ -146,6 +146,23 @@ static int first_commit(const struct ask *ask, const struct model_repo *r, enum 
 	                 pins, out, err);
 }
 
+/* ERR_HUB_REPO_EXISTS: *old is what has the name. */
+static int may_take(const struct ask *ask, enum hub_type type, const struct model_repo *r,
+                    const char *key, struct model_repo *old, struct err *err)
+{
+	bool moved;
+
+	if (repo_find(ask->app, ask->a, type, strchr(key, '/') + 1, old, &moved, err) < 0)
+		return -1;
+	if (old->id != NULL && !moved)
+		return err_set(err, ERR_HUB_REPO_EXISTS,
+		               "You already created this %.*s repo: %s/%s",
+		               (int)strlen(r->type) - 1, r->type, old->owner, old->name);
+	if (ask->principal->job != NULL && !repo_names(ask->principal->job, key))
+		return repo_not_named(ask, type, r->owner, r->name, err);
+	return app_has_room(ask->app, err);
+}
+
 static int create_repo(const struct ask *ask, enum hub_type type, const char *owner,
                        const char *name, bool is_private, struct model_repo *out, struct err *err)
 {
@@ -157,24 +174,12 @@ static int create_repo(const struct ask *ask, enum hub_type type, const char *ow
 	                       .created_ms = clock_wall_ms()};
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(app->blobs);
 	struct repo_made first;
-	struct model_repo old;
 	char key[HUB_REPO_CAP];
-	bool moved;
 
 	if (repo_writer(ask, err) < 0 || namespace_of(ask, owner, &r, err) < 0)
 		return -1;
 	hub_repo_name(type, arena_printf(ask->a, "%s/%s", r.owner, name), key);
-	if (repo_find(app, ask->a, type, strchr(key, '/') + 1, &old, &moved, err) < 0)
-		return -1;
-	if (old.id != NULL && !moved) {
-		*out = old;
-		return err_set(err, ERR_HUB_REPO_EXISTS,
-		               "You already created this %.*s repo: %s/%s", (int)strlen(r.type) - 1,
-		               r.type, old.owner, old.name);
-	}
-	if (ask->principal->job != NULL && !repo_names(ask->principal->job, key))
-		return repo_not_named(ask, type, r.owner, name, err);
-	if (app_has_room(app, err) < 0)
+	if (may_take(ask, type, &r, key, out, err) < 0)
 		return -1;
 	r.id = app_id(ask->a, MODEL_ID_LEN);
 	r.updated_ms = r.created_ms;
@@ -186,6 +191,42 @@ static int create_repo(const struct ask *ask, enum hub_type type, const char *ow
 		return -1;
 	repo_changed(app);
 	log_info("created: repository=%s id=%s by=%s", key, r.id, ask->principal->name);
+	*out = r;
+	return 0;
+}
+
+/* Nothing is read or written but rows: the commits of both name the same manifests. */
+static int copy_repo(const struct ask *ask, const struct hub_name *from, const char *owner,
+                     const char *name, const bool *is_private, struct model_repo *out,
+                     struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo r = {.type = hub_type_word(from->type), .name = name}, source;
+	char key[HUB_REPO_CAP];
+	enum repo_found how;
+	bool moved;
+
+	if (repo_writer(ask, err) < 0 ||
+	    repo_look(ask, from->type, from->id, &how, &source, &moved, err) < 0)
+		return -1;
+	if (how == REPO_NONE)
+		return err_set(err, ERR_HUB_REPO_NOT_FOUND,
+		               "this server has no repository %s%s of its own, and duplicates no "
+		               "other: download it, and upload it",
+		               hub_type_prefix(from->type), from->id);
+	if (namespace_of(ask, owner, &r, err) < 0)
+		return -1;
+	hub_repo_name(from->type, arena_printf(ask->a, "%s/%s", r.owner, name), key);
+	if (may_take(ask, from->type, &r, key, out, err) < 0)
+		return -1;
+	r.id = app_id(ask->a, MODEL_ID_LEN);
+	r.is_private = is_private != NULL ? *is_private : source.is_private;
+	r.created_ms = r.updated_ms = clock_wall_ms();
+	if (meta_repo_copy(app->meta, &source, &r, key, app->set.repo_quota, err) < 0)
+		return -1;
+	repo_changed(app);
+	log_info("duplicated: repository=%s id=%s from=%s/%s by=%s", key, r.id, source.owner,
+	         source.name, ask->principal->name);
 	*out = r;
 	return 0;
 }
@@ -424,6 +465,7 @@ static int list_commits(const struct ask *ask, const struct hub_name *at, size_t
 
 const struct repo_ops repo_ops = {
 	.create = create_repo,
+	.copy = copy_repo,
 	.remove = remove_repo,
 	.set_private = set_private,
 	.move = move_repo,
