@@ -147,6 +147,8 @@ int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n,
                     struct err *err) MUST_CHECK;
 int meta_job(struct meta *m, struct arena *a, const char *id, struct model_job *out,
              struct err *err) MUST_CHECK;
+/* Is the id taken? */
+int meta_job_has(struct meta *m, const char *id, bool *has, struct err *err) MUST_CHECK;
 /* The same as in a list: without its three documents. */
 int meta_job_brief(struct meta *m, struct arena *a, const char *id, struct model_job *out,
                    struct err *err) MUST_CHECK;

@@ -264,6 +264,17 @@ static int event_in(struct db_tx *tx, const char *job_id, const struct model_eve
 
 #define BY_KEY JOB "JOIN idempotency i ON i.job_id = j.id WHERE i.project_id = ? AND i.key = ?"
 
+int meta_job_has(struct meta *m, const char *id, bool *has, struct err *err)
+{
+	int64_t n = 0;
+
+	if (meta_number(m, "SELECT count(*) FROM jobs WHERE id = ?", DB_ARGS(db_text(id)), &n,
+	                err) < 0)
+		return -1;
+	*has = n > 0;
+	return 0;
+}
+
 int meta_job_by_key(struct meta *m, struct arena *a, const char *project_id, const char *key,
                     struct model_job *out, struct err *err)
 {

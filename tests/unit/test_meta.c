@@ -416,6 +416,7 @@ static void a_late_attempt_changes_nothing(void **state)
 	                      .actor = "runner",
 	                      .message = "late"};
 	enum job_state from, to;
+	bool has = false;
 
 	assert_ok(add_team(p->m, &p->err), &p->err);
 	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
@@ -427,6 +428,10 @@ static void a_late_attempt_changes_nothing(void **state)
 	s.error_message = "no such repository";
 	assert_ok(meta_job_step(p->m, &s, &from, &to, &p->err), &p->err);
 	assert_int_equal(to, JOB_DEPLOY_FAILED);
+	assert_ok(meta_job_has(p->m, "job0001", &has, &p->err), &p->err);
+	assert_true(has);
+	assert_ok(meta_job_has(p->m, "job0000", &has, &p->err), &p->err);
+	assert_false(has);
 	assert_ok(meta_job(p->m, p->a, "job0001", &j, &p->err), &p->err);
 	assert_string_equal(j.error_message, "no such repository");
 	assert_int_equal(j.end, JOB_END_DEPLOY_FAILED);

@@ -16,6 +16,7 @@
 #include "server/api/secrets.h"
 #include "store/sources/source.h"
 
+#define ID_DRAWS 8
 #define KEY_MAX 200 /* of an idempotency key */
 
 static int read_spec(struct arena *a, const struct doc *doc, struct job_spec *spec, struct err *err)
@@ -220,6 +221,20 @@ static void begin_log(struct app *app, const char *job_id)
 		log_warn("job log: job=%s %s", job_id, err.msg);
 }
 
+/* Ids are short: among 100,000 jobs that were pushed, two have drawn the same with one chance in
+ * seven. */
+static int fresh_id(struct app *app, struct arena *a, const char **out, struct err *err)
+{
+	bool has = true;
+
+	for (int i = 0; i < ID_DRAWS && has; i++) {
+		*out = app_id(a, MODEL_ID_LEN);
+		if (meta_job_has(app->meta, *out, &has, err) < 0)
+			return -1;
+	}
+	return has ? err_set(err, ERR_BUSY, "no id is free for the job: push it again") : 0;
+}
+
 /* n: has the row, its key, message and deployment. */
 static int add(struct app *app, struct arena *a, struct model_job *row, struct meta_new_job n,
                const struct job_spec *spec, const char *const *code, struct model_job *out,
@@ -236,7 +251,8 @@ static int add(struct app *app, struct arena *a, struct model_job *row, struct m
 	n.row = row;
 	n.code_keys = code;
 	n.n_code_keys = spec->n_artifacts;
-	row->id = app_id(a, MODEL_ID_LEN);
+	if (fresh_id(app, a, &row->id, err) < 0)
+		return -1;
 	app_crash_at("push:before");
 	if (meta_job_add(app->meta, a, &n, out, &existing, err) < 0)
 		return -1;
