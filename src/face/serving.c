@@ -10,7 +10,7 @@
 
 #define BODY_MAX ((size_t)64 << 20) /* of a request: kept until all is here */
 #define PREFIX "/deployments/"
-#define WAKE_MS 600000 /* a request waits so long for the deployment that it has woken */
+#define WAKE_MS 600000 /* a request waits so long for a job that is about to take it */
 #define RETRY_S 10
 #define WAIT_BODY_MAX ((size_t)1 << 20) /* of one that waits: it is in memory meanwhile */
 
@@ -65,7 +65,7 @@ static int forward(struct request *rq, struct err *err)
 		err->retry_after_s = RETRY_S;
 		return err_set(
 			err, ERR_UNAVAILABLE,
-			"%s is being started; requests of more than %zu bytes do not wait for it",
+			"%s is not ready yet; requests of more than %zu bytes do not wait for it",
 			arg_text(rq, 0), WAIT_BODY_MAX);
 	}
 	if (to.waits && !rq->timed_out)
@@ -73,8 +73,7 @@ static int forward(struct request *rq, struct err *err)
 		                  rq->wakes > 0 ? rq->wait_until_ms : clock_mono_ms() + WAKE_MS);
 	if (to.waits) {
 		err->retry_after_s = RETRY_S;
-		return err_set(err, ERR_UNAVAILABLE, "%s is being started, and not ready yet",
-		               arg_text(rq, 0));
+		return err_set(err, ERR_UNAVAILABLE, "%s is not ready yet", arg_text(rq, 0));
 	}
 	*t = (struct taken){TAKEN_MAGIC, ctx, to.attempt_id};
 	call.token = to.key;

@@ -676,6 +676,7 @@ int deployments_asked(const struct ask *ask, const char *name, bool *waits, stru
 {
 	struct app *app = ask->app;
 	struct model_deployment d = {0};
+	struct gathered g = {.d = &d};
 	struct deployment_view v;
 	bool found;
 
@@ -700,13 +701,21 @@ int deployments_asked(const struct ask *ask, const char *name, bool *waits, stru
 		*waits = true;
 		return 0;
 	}
-	if (view_of(ask, &d, &v, err) < 0)
+	if (meta_replicas(app->meta, ask->a, d.id, &g.all, &g.n_all, err) < 0 ||
+	    view(app, ask->a, &g, &v, err) < 0)
 		return -1;
 	if (v.state == DEPLOYMENT_FAILED || (v.n_jobs == 0 && v.reason != NULL))
 		return err_set(err, ERR_UNAVAILABLE, "%s has failed: %s", name,
 		               v.reason != NULL ? v.reason : "its jobs have ended by themselves");
-	*waits = d.idle_s > 0;
-	return 0;
+	*waits = d.idle_s > 0 || v.ready > 0; /* that one has begun to a moment ago */
+	for (size_t i = 0; i < g.n_all && !*waits; i++)
+		*waits = serving_is_unheard(app, &g.all[i]);
+	if (*waits)
+		return 0;
+	if (v.n_jobs > 0)
+		return serving_refuse(app, name, v.jobs[0].job_id, v.jobs[0].state, err);
+	err->retry_after_s = 2;
+	return err_set(err, ERR_UNAVAILABLE, "%s: its next job is about to be pushed", name);
 }
 
 const struct deployment_ops deployment_ops = {

@@ -14,8 +14,8 @@ void deployments_stop(struct app *app);
 void deployments_free(struct app *app);
 void deployments_kick(struct app *app);
 
-/* A request came for a name under which no job takes any. *waits: one will, because of it; else
- * there is no deployment of this name, or -1 says why it takes none. A sleeping one is woken. */
+/* A request came for a name under which no job takes any. *waits: one will; else there is no
+ * deployment of this name, or -1 says why it takes none. A sleeping one is woken. */
 int deployments_asked(const struct ask *ask, const char *name, bool *waits,
                       struct err *err) MUST_CHECK;
 

@@ -93,6 +93,8 @@ int jobs_step(struct app *app, const struct meta_step *s, const char *line, enum
 	}
 	if (from == JOB_PENDING)
 		inputs_forget(app, s->job_id);
+	if (from == JOB_RUNNING)
+		serving_left(app, s->job_id);
 	live_moved(app, s->job_id, !job_state_is_placed(next) || s->event == JOB_EV_PLACE);
 	if (!job_state_is_placed(next)) {
 		queue_kick(app); /* something is free, or waits */

@@ -98,8 +98,8 @@ static struct replica *find(struct serving *s, const char *attempt_id)
 	return NULL;
 }
 
-/* Who waits for it is let in. */
-static void begins(struct app *app, const char *name)
+/* Who waits for one of this name looks again. */
+static void changed(struct app *app, const char *name)
 {
 	app_notify(app, CHANNEL_SERVING, name);
 	deployments_kick(app);
@@ -133,8 +133,7 @@ static void meet(struct app *app, const struct model_job *job, const char *attem
 		replica_check(s, r);
 	}
 	lock_give(&s->lock);
-	if (serves)
-		begins(app, hold.spec->serve.name);
+	changed(app, hold.spec->serve.name);
 }
 
 bool serving_heard(struct app *app, const struct model_job *job, const char *attempt_id,
@@ -162,7 +161,7 @@ bool serving_heard(struct app *app, const struct model_job *job, const char *att
 	if (r == NULL)
 		meet(app, job, attempt_id, port, serves);
 	else if (begun != NULL)
-		begins(app, begun);
+		changed(app, begun);
 	return r == NULL;
 }
 
@@ -240,6 +239,39 @@ void serving_ended(struct app *app, const char *attempt_id)
 		deployments_kick(app);
 }
 
+void serving_left(struct app *app, const char *job_id)
+{
+	struct specs_hold hold AUTO_SPEC = {0};
+	struct err err = {0};
+
+	if (specs_get(app, job_id, &hold, &err) == 0 && hold.spec->serve.name != NULL)
+		changed(app, hold.spec->serve.name);
+}
+
+bool serving_is_unheard(struct app *app, const struct model_replica *r)
+{
+	struct serving_facts f;
+
+	return r->state == JOB_RUNNING && app_is_here(app, r->node_id, r->node) &&
+	       !serving_of_job(app, r->job_id, &f);
+}
+
+int serving_refuse(struct app *app, const char *name, const char *job_id, enum job_state state,
+                   struct err *err)
+{
+	struct specs_hold hold AUTO_SPEC = {0};
+	struct err unread = {0};
+
+	err->retry_after_s = 2;
+	if (state != JOB_RUNNING || specs_get(app, job_id, &hold, &unread) < 0)
+		return err_set(err, ERR_UNAVAILABLE,
+		               "%s: job %s cannot take requests yet: it is %s", name, job_id,
+		               job_state_word(state));
+	return err_set(err, ERR_UNAVAILABLE,
+	               "%s: job %s cannot take requests now: its server does not answer at %s",
+	               name, job_id, hold.spec->serve.health);
+}
+
 /* ---- for the face --------------------------------------------------------------------------- */
 
 static bool sees(const struct ask *ask, const struct replica *r)
@@ -247,13 +279,35 @@ static bool sees(const struct ask *ask, const struct replica *r)
 	return ask->principal->team_id == NULL || strcmp(ask->principal->team_id, r->team_id) == 0;
 }
 
-/* Nothing of this name serves: why, by the team's jobs that would. */
-static int say_why(const struct ask *ask, const char *name, struct err *err)
+/* Will it take requests as soon as its runner is heard, or has it begun to a moment ago? */
+static int comes(const struct ask *ask, const struct model_job *job, bool *out, struct err *err)
+{
+	struct model_replica r = {.job_id = job->id, .state = job->core.state};
+	struct model_attempt *part;
+	struct serving_facts f;
+	size_t n = 0;
+
+	*out = serving_of_job(ask->app, job->id, &f) && f.serves;
+	if (*out || r.state != JOB_RUNNING)
+		return 0;
+	if (meta_attempt(ask->app->meta, ask->a, job->attempt_id, &part, &n, err) < 0)
+		return -1;
+	if (n > 0) {
+		r.node = part[0].node;
+		r.node_id = part[0].node_id;
+		*out = serving_is_unheard(ask->app, &r);
+	}
+	return 0;
+}
+
+/* Nothing of this name serves: by the team's jobs that would, *waits: one is about to, or why. */
+static int by_hand(const struct ask *ask, const char *name, bool *waits, struct err *err)
 {
 	const struct meta_query q = {.team_id = ask->principal->team_id,
 	                             .states = job_states_active(),
 	                             .limit = JOBS_LOOKED_AT};
 	struct app *app = ask->app;
+	const struct model_job *newest = NULL;
 	struct model_job *jobs;
 	size_t n = 0;
 
@@ -266,16 +320,14 @@ static int say_why(const struct ask *ask, const char *name, struct err *err)
 		if (specs_get(app, jobs[i].id, &hold, &unreadable) < 0 ||
 		    hold.spec->serve.name == NULL || strcmp(hold.spec->serve.name, name) != 0)
 			continue;
-		err->retry_after_s = 2;
-		return jobs[i].core.state == JOB_RUNNING
-		               ? err_set(err, ERR_UNAVAILABLE,
-		                         "%s: job %s cannot take requests now: its server does not "
-		                         "answer at %s",
-		                         name, jobs[i].id, hold.spec->serve.health)
-		               : err_set(err, ERR_UNAVAILABLE,
-		                         "%s: job %s cannot take requests yet: it is %s", name,
-		                         jobs[i].id, job_state_word(jobs[i].core.state));
+		if (comes(ask, &jobs[i], waits, err) < 0)
+			return -1;
+		if (*waits)
+			return 0;
+		newest = newest == NULL ? &jobs[i] : newest;
 	}
+	if (newest != NULL)
+		return serving_refuse(app, name, newest->id, newest->core.state, err);
 	return err_set(err, ERR_NOT_FOUND,
 	               "no job that you can see serves \"%.63s\"; `stoker deployments ls` lists "
 	               "those that do",
@@ -315,7 +367,7 @@ static int take(const struct ask *ask, const char *name, struct serving_target *
 	if (best == NULL)
 		return deployments_asked(ask, name, &out->waits, err) < 0 ? -1
 		       : out->waits                                       ? 0
-		                                                          : say_why(ask, name, err);
+		                    : by_hand(ask, name, &out->waits, err);
 	out->key = serving_key(ask->app, ask->a, out->attempt_id);
 	return 0;
 }

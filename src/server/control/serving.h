@@ -1,6 +1,7 @@
 /*
  * serving.h - the HTTP servers that jobs run (runtime.serve), by team and name, as their runners
- * say them in each heartbeat. Nothing is stored: who starts hears of all of them within seconds.
+ * say them in each heartbeat. Nothing is stored: who starts hears of all of them within seconds,
+ * and requests wait so long.
  */
 #ifndef SERVING_H
 #define SERVING_H
@@ -15,6 +16,8 @@ void serving_stop(struct app *app); /* after the listener */
 bool serving_heard(struct app *app, const struct model_job *job, const char *attempt_id,
                    uint32_t port, bool serves);
 void serving_ended(struct app *app, const char *attempt_id);
+/* The job runs no more: who waits for it looks again. */
+void serving_left(struct app *app, const char *job_id);
 
 /* What is known of the server that this job runs. False: nothing. */
 struct serving_facts {
@@ -25,6 +28,12 @@ struct serving_facts {
 	int64_t idle_ms; /* since it last had a request on its way, or began to serve */
 };
 bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *out);
+/* It runs beside this server, which has started since and not heard of it: within seconds its
+ * runner says whether it takes requests, or it turns out that it does not run. */
+bool serving_is_unheard(struct app *app, const struct model_replica *r);
+/* ERR_UNAVAILABLE: the job serves under this name, and takes no requests now. */
+int serving_refuse(struct app *app, const char *name, const char *job_id, enum job_state state,
+                   struct err *err) MUST_CHECK;
 
 /* It gets no more requests, as it is to end. if_idle: only if none is on its way. True: so it is,
  * or nothing is known of it. */
