@@ -242,6 +242,7 @@ static void stay_awake(struct app *app, const struct gathered *g)
 	for (size_t i = 0; i < g->n_all; i++)
 		if (is_of(&g->all[i], g->d) && !ends(&g->all[i]))
 			serving_back(app, g->all[i].job_id);
+	app_notify(app, CHANNEL_SERVING, g->d->name);
 }
 
 /* From here on its jobs get no more requests: who asks wakes it. */
@@ -306,6 +307,8 @@ static void pass_one(struct app *app, struct arena *a, struct gathered *g, struc
 			return;
 		}
 		log_info("deployment sleeps: name=%s team=%s", d->name, d->team_name);
+		/* who asked in between waits for jobs that get no more requests: it wakes them */
+		app_notify(app, CHANNEL_SERVING, d->name);
 		d->wanted = DEPLOYMENT_SLEEP;
 		g->facts.wanted = DEPLOYMENT_SLEEP;
 		step = deployment_step(&g->facts);
