@@ -66,6 +66,7 @@
 	X(CHECKPOINT_NOT_STORED, CONFLICT,   "checkpoint_not_stored",  "Files of the checkpoint are not in the store: its upload did not finish, or they were deleted. It cannot be marked as complete.") \
 	X(RUNNER_VERSION,       CONFLICT,    "runner_version",         "The job's runner is a program of another version of Stoker than the server, and the two do not understand each other. User code did not run. Install the server's version on the node, or restart the server after an upgrade.") \
 	X(JOB_ENDED,            CONFLICT,    "job_ended",              "The job has already ended. `stoker recreate JOB` runs it again.") \
+	X(JOB_OF_DEPLOYMENT,    CONFLICT,    "job_of_deployment",      "A deployment has started the job, and starts others as they are needed: one beside them would serve under the same name. The message says what helps.") \
 	X(JOB_NOT_RUNNING,      CONFLICT,    "job_not_running",        "A command can only be run in a running job. `stoker view JOB` shows its state.") \
 	X(JOB_NOT_PENDING,      CONFLICT,    "job_not_pending",        "Only a job that waits in the queue can be changed.") \
 	X(CHECKPOINT_PINNED,    CONFLICT,    "checkpoint_pinned",      "The checkpoint is pinned. `stoker checkpoints unpin` removes the pin.") \

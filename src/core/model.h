@@ -52,6 +52,7 @@ struct model_job {
 	const char *attempt_id;     /* current or last; NULL = none yet */
 	const char *user;           /* who pushed: the token's name */
 	const char *recreated_from; /* job id or NULL */
+	const char *deployment_id;  /* that it was started for, and that may be gone; NULL: none */
 	const char *kept_by;     /* deployment that starts another one in its place; NULL: none */
 	const char *sync_status; /* "SYNCING", "COMPLETED" or NULL: checkpoints */
 	int64_t created_ms, updated_ms, started_ms, ended_ms; /* started, ended: of user code */

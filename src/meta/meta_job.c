@@ -12,7 +12,7 @@
 	" j.gpu_type, j.spot, j.cache, j.max_duration_s, j.stage, j.progress, j.progress_done, "   \
 	"j.progress_total, "                                                                       \
 	"j.progress_rate,"                                                                         \
-	" j.heartbeat_ms, j.rowid,"                                                                \
+	" j.heartbeat_ms, j.rowid, j.deployment_id,"                                               \
 	" (SELECT d.name FROM deployments d WHERE d.id = j.deployment_id AND d.wanted = 'run'"     \
 	" AND d.revision = j.deployment_revision)"
 #define FROM " FROM jobs j JOIN projects p ON p.id = j.project_id JOIN teams t ON t.id = j.team_id "
@@ -82,6 +82,7 @@ static void list_row(struct db_rows *r, void *item)
 	j->progress_rate = db_get_real(r);
 	j->heartbeat_ms = db_get_int(r);
 	j->row = db_get_int(r);
+	j->deployment_id = db_get_text(r);
 	j->kept_by = db_get_text(r);
 	j->resolved_json = NULL;
 	j->spec_json = NULL;

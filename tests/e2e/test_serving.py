@@ -249,7 +249,9 @@ def test_how_many_and_none(cluster):
     v = is_up(cluster, 1, 2)
     said = cluster.api("GET", "/metrics", raw=True)[1].decode()
     assert 'stoker_deployment_replicas{team="Default",name="mine"} 2' in said and 'stoker_deployment_replicas_ready{team="Default",name="mine"} 2' in said, said
-    # a job that a person stops is replaced
+    # a job of it is not made again outside of it; one that a person stops is replaced
+    refused = cluster.refusal("recreate", v["jobs"][0]["training_job_id"])["error"]
+    assert refused["id"] == "job_of_deployment" and f"`stoker stop {v['jobs'][0]['training_job_id']}`" in refused["message"], refused
     said = cluster.cli("stop", v["jobs"][0]["training_job_id"])
     assert "belongs to deployment mine, which starts another in its place" in said.err and "`stoker deployments stop mine` ends both" in said.err, said
     assert cluster.job({"id": v["jobs"][0]["training_job_id"]})["kept_by_deployment"] == "mine" and cluster.job(job)["kept_by_deployment"] is None

@@ -95,8 +95,50 @@ static void a_job_of_another_machine_is_not_waited_for(void **state)
 	assert_refused(f, &to, ERR_UNAVAILABLE, j.id);
 }
 
+/* The next revision of the deployment that serves as mine, and its first job. */
+static struct deployment_view deployed(struct fixture *f, int64_t replicas, int64_t idle_s)
+{
+	const struct deployment_want want = {
+		.name = "mine",
+		.checkpoint = "job/last",
+		.project_id = f->project.id,
+		.document_json = "{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\"},\"runtime\":"
+				 "{\"start_commands\":[\"true\"],\"serve\":{\"name\":\"mine\"}},"
+				 "\"retry\":{\"on\":[\"failure\"],\"max_attempts\":100}}",
+		.replicas = replicas,
+		.idle_s = idle_s};
+	struct deployment_view v;
+
+	assert_ok(deployment_ops.deploy(ADMIN(f), &want, &v, &f->err), &f->err);
+	return v;
+}
+
+/* What it made would serve beside the deployment, under its name, and be nobody's. */
+static void a_job_of_a_deployment_is_not_recreated(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job again = {0}, old = {0};
+	struct deployment_view v = deployed(f, 1, 0);
+
+#define assert_of(words)                                                                           \
+	assert_err(push_ops.again(ADMIN(f), v.job_id, false, &again, &f->err), &f->err,            \
+	           ERR_JOB_OF_DEPLOYMENT, words)
+	assert_of(arena_printf(f->a, "stoker stop %s", v.job_id));
+	(void)deployed(f, 1, 0);
+	assert_of("stoker deploy JOB/CHECKPOINT --name mine");
+	assert_ok(job_ops.stop(ADMIN(f), v.job_id, false, &old, &f->err), &f->err);
+	assert_of("stoker deployments start mine");
+	assert_ok(deployment_ops.remove(ADMIN(f), "mine", &f->err), &f->err);
+	assert_ok(push_ops.again(ADMIN(f), v.job_id, false, &again, &f->err), &f->err);
+	(void)deployed(f, 1, 0); /* another one, of the same name */
+	assert_of("mine");
+	assert_ok(push_ops.again(ADMIN(f), again.id, false, &again, &f->err), &f->err);
+#undef assert_of
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(who_asks_after_a_start_waits),
 	FIXTURE_TEST(a_job_of_another_machine_is_not_waited_for),
+	FIXTURE_TEST(a_job_of_a_deployment_is_not_recreated),
 };
 UNIT_MAIN(tests)

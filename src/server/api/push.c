@@ -13,6 +13,7 @@
 #include "server/control/loads.h"
 #include "server/control/queue.h"
 #include "server/control/resolved.h"
+#include "server/control/specs.h"
 #include "server/api/secrets.h"
 #include "store/sources/source.h"
 
@@ -519,9 +520,49 @@ static int repeat(const struct ask *ask, const char *job_id, bool resume,
 	return add(app, ask->a, &row, n, &spec, keys, out, err);
 }
 
+/* Is it one of a deployment that is still there? */
+static int check_alone(const struct ask *ask, const char *job_id, struct err *err)
+{
+	struct specs_hold hold AUTO_SPEC = {0};
+	struct model_job old = {0};
+	struct model_deployment *d;
+	const char *name;
+	size_t n = 0;
+
+	if (ctx_job(ask, job_id, &old, err) < 0)
+		return -1;
+	if (old.deployment_id == NULL)
+		return 0;
+	if (specs_get(ask->app, old.id, &hold, err) < 0)
+		return -1;
+	name = hold.spec->serve.name; /* that of the deployment */
+	if (name == NULL)
+		return 0;
+	if (meta_deployments(ask->app->meta, ask->a, old.team_id, name, &d, &n, err) < 0)
+		return -1;
+	if (n == 0)
+		return 0;
+	return err_set(err, ERR_JOB_OF_DEPLOYMENT,
+	               "job %s is one of deployment %s, and another one beside it would serve "
+	               "under the same name: %s; `stoker deploy JOB/CHECKPOINT --name %s` rolls a "
+	               "checkpoint in",
+	               old.id, name,
+	               old.kept_by != NULL && !job_state_is_final(old.core.state)
+	                       ? arena_printf(ask->a,
+	                                      "`stoker stop %s` has it replaced by a new one",
+	                                      old.id)
+	                       : arena_printf(ask->a,
+	                                      "`stoker deployments start %s` starts anew what has "
+	                                      "failed",
+	                                      name),
+	               name);
+}
+
 static int push_again(const struct ask *ask, const char *job_id, bool resume, struct model_job *out,
                       struct err *err)
 {
+	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || check_alone(ask, job_id, err) < 0)
+		return -1;
 	return repeat(ask, job_id, resume, NULL, out, err);
 }
 
