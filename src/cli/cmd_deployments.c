@@ -202,7 +202,8 @@ static void view_states(struct cli *c, const struct doc *d)
 		         units_show_seconds((uint64_t)doc_int(doc_get(d, "scale_to_zero_s"), 0),
 		                            idle));
 	out_line("requests",
-	         "%" PRId64 ", %" PRId64 " failed, %" PRId64 " on their way (of these jobs)",
+	         "%" PRId64 " since the server started, %" PRId64 " failed, %" PRId64
+	         " on their way",
 	         doc_int(doc_get(d, "requests"), 0), doc_int(doc_get(d, "failures"), 0),
 	         doc_int(doc_get(d, "requests_in_flight"), 0));
 }

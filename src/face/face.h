@@ -703,8 +703,8 @@ struct deployment_view {
 	struct model_deployment d; /* id NULL: no deployment, but a job with runtime.serve */
 	enum deployment_state state;
 	uint32_t ready;
-	unsigned in_flight;          /* these three: of the jobs below */
-	uint64_t requests, failures; /* since this server knows them */
+	unsigned in_flight;          /* of the jobs below */
+	uint64_t requests, failures; /* of all that it has had since this server started */
 	const char *job_id;          /* the newest of them; NULL: there is none */
 	const char *reason;          /* NULL: nothing to say */
 	struct deployment_job *jobs; /* that are not over, newest first */

@@ -185,7 +185,7 @@ static void deployment_metrics(struct request *rq, struct buf *out)
 		{"deployment_replicas", "gauge", "Jobs that a deployment should have."},
 		{"deployment_replicas_ready", "gauge", "Those that take requests."},
 		{"deployment_requests_in_flight", "gauge", "Requests on their way."},
-		{"deployment_requests_total", "counter", "Requests to the jobs that it has now."},
+		{"deployment_requests_total", "counter", "Requests since the server started."},
 		{"deployment_failures_total", "counter", "Those of them that failed."},
 	};
 	struct deployment_view *v = NULL;

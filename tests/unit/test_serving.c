@@ -136,9 +136,72 @@ static void a_job_of_a_deployment_is_not_recreated(void **state)
 #undef assert_of
 }
 
+/* From the queue to its first command. */
+static struct principal *run(struct fixture *f, const char *job_id)
+{
+	struct principal *w;
+
+	fixture_await(f, job_id, JOB_DEPLOYING);
+	w = fixture_runner(f, job_id, 0);
+	(void)fixture_claim(f, w, "n1");
+	assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err);
+	fixture_await(f, job_id, JOB_RUNNING);
+	return w;
+}
+
+static void assert_counts(struct fixture *f, uint64_t requests, uint64_t failures)
+{
+	struct deployment_view v, *all;
+	size_t n = 0;
+
+	assert_ok(deployment_ops.get(ADMIN(f), "mine", &v, &f->err), &f->err);
+	assert_int_equal(v.requests, requests);
+	assert_int_equal(v.failures, failures);
+	assert_ok(deployment_ops.list(ADMIN(f), &all, &n, &f->err), &f->err);
+	assert_int_equal(all[0].requests, requests);
+	assert_int_equal(all[0].failures, failures);
+}
+
+/* Whatever becomes of the jobs that answered, what the deployment counts does not fall. */
+static void counts_outlive_jobs(void **state)
+{
+	struct fixture *f = *state;
+	struct deployment_view v = deployed(f, 1, 0);
+	struct principal *w = run(f, v.job_id);
+	struct serving_target to;
+
+	assert_counts(f, 0, 0);
+	beat(f, w, true);
+	assert_taken(f, &to);
+	assert_ok(serving_ops.take(ADMIN(f), "mine", &to, &f->err), &f->err);
+	serving_ops.give(f->app, to.attempt_id, true);
+	assert_counts(f, 2, 1);
+	fixture_exit(f, w, JOB_END_EXIT, 3); /* its engine dies, and is started again */
+	assert_counts(f, 2, 1);
+	w = run(f, v.job_id);
+	beat(f, w, true);
+	assert_taken(f, &to);
+	assert_counts(f, 3, 1);
+	v = deployed(f, 1, 0);
+	assert_ok(serving_ops.take(ADMIN(f), "mine", &to, &f->err), &f->err);
+	fixture_exit(f, w, JOB_END_EXIT, 0); /* with one on its way, which fails */
+	serving_ops.give(f->app, to.attempt_id, true);
+	assert_counts(f, 4, 2);
+	w = run(f, v.job_id);
+	beat(f, w, true);
+	assert_taken(f, &to);
+	assert_counts(f, 5, 2);
+	assert_ok(serving_ops.take(ADMIN(f), "mine", &to, &f->err), &f->err);
+	assert_ok(deployment_ops.remove(ADMIN(f), "mine", &f->err), &f->err);
+	serving_ops.give(f->app, to.attempt_id, true); /* of one that is no more */
+	v = deployed(f, 1, 0);
+	assert_counts(f, 0, 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(who_asks_after_a_start_waits),
 	FIXTURE_TEST(a_job_of_another_machine_is_not_waited_for),
 	FIXTURE_TEST(a_job_of_a_deployment_is_not_recreated),
+	FIXTURE_TEST(counts_outlive_jobs),
 };
 UNIT_MAIN(tests)

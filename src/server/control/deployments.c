@@ -513,9 +513,8 @@ static int view(struct app *app, struct arena *a, struct gathered *g, struct dep
 		                                                   .requests = f.requests,
 		                                                   .failures = f.failures};
 		out->in_flight += f.in_flight;
-		out->requests += f.requests;
-		out->failures += f.failures;
 	}
+	serving_sum(app, g->d->id, &out->requests, &out->failures);
 	out->job_id = out->n_jobs > 0 ? out->jobs[0].job_id : g->failed_job;
 	out->reason = reason_of(app, a, g, out);
 	return 0;
@@ -627,6 +626,7 @@ static int remove_it(const struct ask *ask, const char *name, struct err *err)
 		return -1;
 	log_info("deployment removed: name=%s team=%s by=%s", d.name, d.team_name,
 	         ask->principal->name);
+	serving_forget(ask->app, d.id);
 	deployments_kick(ask->app); /* it stops the jobs */
 	app_notify(ask->app, CHANNEL_SERVING, d.name);
 	return 0;

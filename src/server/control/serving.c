@@ -13,6 +13,13 @@
 #define PORT_MIN 1024      /* below it is nothing of a job's */
 #define JOBS_LOOKED_AT 200 /* for the one that will serve, the newest first */
 
+/* What the jobs of a deployment have done, those that are over too. */
+struct sum {
+	char *deployment_id;
+	uint64_t requests, failures;
+	LIST_ENTRY(sum) link;
+};
+
 /* One job that serves. It stays as long as a request is on its way, though its attempt is over. */
 struct replica {
 	unsigned magic;
@@ -24,6 +31,7 @@ struct replica {
 	bool retired; /* see serving_retire */
 	unsigned in_flight;
 	uint64_t requests, failures;
+	struct sum *sum; /* of its deployment; NULL: it has none any more, or never had */
 	int64_t used_ms; /* when it last had one on its way, or began to serve; monotonic */
 	LIST_ENTRY(replica) link;
 };
@@ -31,6 +39,7 @@ struct replica {
 struct serving {
 	struct lock lock;
 	LIST_HEAD(, replica) all;
+	LIST_HEAD(, sum) sums;
 };
 
 static void replica_check(const struct serving *s, const struct replica *r)
@@ -39,6 +48,7 @@ static void replica_check(const struct serving *s, const struct replica *r)
 	assert(r->name != NULL && r->team_id != NULL && r->port >= PORT_MIN);
 	assert(!(r->over && r->serves) && r->failures <= r->requests);
 	assert(!r->over || r->in_flight > 0); /* else it is gone */
+	assert(r->sum == NULL || r->requests <= r->sum->requests);
 }
 
 void serving_start(struct app *app)
@@ -46,6 +56,7 @@ void serving_start(struct app *app)
 	app->serving = xcalloc(1, sizeof(*app->serving));
 	lock_init(&app->serving->lock, LOCK_SERVING);
 	LIST_INIT(&app->serving->all);
+	LIST_INIT(&app->serving->sums);
 	app->relay = relay_new();
 }
 
@@ -61,6 +72,36 @@ static void drop(struct replica *r)
 	free(r);
 }
 
+/* With the lock. */
+static struct sum *find_sum(struct serving *s, const char *deployment_id)
+{
+	struct sum *sum;
+
+	LIST_FOREACH(sum, &s->sums, link)
+	if (strcmp(sum->deployment_id, deployment_id) == 0)
+		return sum;
+	return NULL;
+}
+
+static struct sum *sum_of(struct serving *s, const char *deployment_id)
+{
+	struct sum *sum = deployment_id == NULL ? NULL : find_sum(s, deployment_id);
+
+	if (sum != NULL || deployment_id == NULL)
+		return sum;
+	sum = xcalloc(1, sizeof(*sum));
+	sum->deployment_id = xstrdup(deployment_id);
+	LIST_INSERT_HEAD(&s->sums, sum, link);
+	return sum;
+}
+
+static void drop_sum(struct sum *sum)
+{
+	LIST_REMOVE(sum, link);
+	free(sum->deployment_id);
+	free(sum);
+}
+
 void serving_stop(struct app *app)
 {
 	struct serving *s = app->serving;
@@ -71,6 +112,8 @@ void serving_stop(struct app *app)
 	app->relay = NULL;
 	while (!LIST_EMPTY(&s->all))
 		drop(LIST_FIRST(&s->all));
+	while (!LIST_EMPTY(&s->sums))
+		drop_sum(LIST_FIRST(&s->sums));
 	lock_done(&s->lock);
 	free(s);
 	app->serving = NULL;
@@ -125,6 +168,7 @@ static void meet(struct app *app, const struct model_job *job, const char *attem
 		                      .team_id = xstrdup(job->team_id),
 		                      .team_name = xstrdup(job->team_name),
 		                      .name = xstrdup(hold.spec->serve.name),
+		                      .sum = sum_of(s, job->deployment_id),
 		                      .port = port,
 		                      .serves = serves,
 		                      .served = serves,
@@ -219,6 +263,33 @@ bool serving_retire(struct app *app, const char *job_id, bool if_idle)
 void serving_back(struct app *app, const char *job_id)
 {
 	(void)retire(app, job_id, false, false);
+}
+
+void serving_sum(struct app *app, const char *deployment_id, uint64_t *requests, uint64_t *failures)
+{
+	struct serving *s = app->serving;
+	const struct sum *sum;
+
+	lock_take(&s->lock);
+	sum = find_sum(s, deployment_id);
+	*requests = sum != NULL ? sum->requests : 0;
+	*failures = sum != NULL ? sum->failures : 0;
+	lock_give(&s->lock);
+}
+
+void serving_forget(struct app *app, const char *deployment_id)
+{
+	struct serving *s = app->serving;
+	struct replica *r;
+	struct sum *sum;
+
+	lock_take(&s->lock);
+	sum = find_sum(s, deployment_id);
+	LIST_FOREACH(r, &s->all, link)
+	r->sum = r->sum == sum ? NULL : r->sum;
+	if (sum != NULL)
+		drop_sum(sum);
+	lock_give(&s->lock);
 }
 
 void serving_ended(struct app *app, const char *attempt_id)
@@ -354,6 +425,8 @@ static int take(const struct ask *ask, const char *name, struct serving_target *
 	if (best != NULL && !several) {
 		best->in_flight++;
 		best->requests++;
+		if (best->sum != NULL)
+			best->sum->requests++;
 		*out = (struct serving_target){.attempt_id = arena_cstr(ask->a, best->attempt_id),
 		                               .port = best->port};
 	}
@@ -382,6 +455,8 @@ static void give(struct app *app, const char *attempt_id, bool failed)
 	assert(r != NULL && r->in_flight > 0); /* taken, and not given back */
 	r->in_flight--;
 	r->failures += failed ? 1 : 0;
+	if (r->sum != NULL)
+		r->sum->failures += failed ? 1 : 0;
 	r->used_ms = clock_mono_ms();
 	if (r->over && r->in_flight == 0)
 		drop(r);

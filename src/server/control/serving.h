@@ -35,6 +35,11 @@ bool serving_is_unheard(struct app *app, const struct model_replica *r);
 int serving_refuse(struct app *app, const char *name, const char *job_id, enum job_state state,
                    struct err *err) MUST_CHECK;
 
+/* Of all jobs that the deployment has had since this server started: these numbers never fall. */
+void serving_sum(struct app *app, const char *deployment_id, uint64_t *requests,
+                 uint64_t *failures);
+void serving_forget(struct app *app, const char *deployment_id); /* it was removed */
+
 /* It gets no more requests, as it is to end. if_idle: only if none is on its way. True: so it is,
  * or nothing is known of it. */
 bool serving_retire(struct app *app, const char *job_id, bool if_idle);
