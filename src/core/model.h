@@ -96,6 +96,13 @@ struct model_replica {
 	enum job_state state;
 	int64_t created_ms;
 	const char *node_id, *node; /* of its last attempt; NULL: none, or not known */
+	/* of its present attempt: known to the server that runs, not stored */
+	bool here;           /* it runs beside the server, or its node is not known */
+	bool heard;          /* its runner was, since the server started, and it goes on */
+	bool serves, served; /* it takes requests; it does, or did */
+	unsigned in_flight;
+	uint64_t requests, failures;
+	int64_t idle_ms; /* since it last had a request on its way, or began to serve */
 };
 
 /* The fields of a pending job that can be changed. */

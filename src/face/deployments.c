@@ -52,7 +52,7 @@ int deployment_send(struct request *rq, const struct deployment_view *v, struct 
 	js_key(&an.js, "replicas");
 	js_list(&an.js);
 	for (size_t i = 0; i < v->n_jobs; i++) {
-		const struct deployment_job *j = &v->jobs[i];
+		const struct model_replica *j = &v->jobs[i];
 		struct shown_replica s = {.training_job_id = j->job_id,
 		                          .status = job_state_name(j->state),
 		                          .revision = j->revision,

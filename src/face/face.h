@@ -674,7 +674,8 @@ struct serving_target {
 
 struct serving_row {
 	const char *name, *job_id, *team_name;
-	bool serves; /* it can take requests */
+	bool deployed; /* the job is one of a deployment */
+	bool serves;   /* it can take requests */
 	unsigned in_flight;
 	uint64_t requests, failures; /* since this server knows it */
 };
@@ -690,15 +691,6 @@ struct serving_ops {
 };
 
 /* Jobs that serve under one name; see core/deployment.h. */
-struct deployment_job {
-	const char *job_id;
-	uint32_t revision;
-	enum job_state state;
-	bool serves;
-	unsigned in_flight;
-	uint64_t requests, failures;
-};
-
 struct deployment_view {
 	struct model_deployment d; /* id NULL: no deployment, but a job with runtime.serve */
 	enum deployment_state state;
@@ -707,7 +699,7 @@ struct deployment_view {
 	uint64_t requests, failures; /* of all that it has had since this server started */
 	const char *job_id;          /* the newest of them; NULL: there is none */
 	const char *reason;          /* NULL: nothing to say */
-	struct deployment_job *jobs; /* that are not over, newest first */
+	struct model_replica *jobs;  /* that are not over, newest first */
 	size_t n_jobs;
 };
 

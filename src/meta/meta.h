@@ -233,7 +233,7 @@ int meta_deployment_document(struct meta *m, struct arena *a, const char *id, co
                              struct err *err) MUST_CHECK;
 int meta_deployments_count(struct meta *m, const char *team_id, int64_t *n,
                            struct err *err) MUST_CHECK;
-/* of NULL: of all. Newest first. */
+/* deployment_id NULL: of all, those of one stand together. Newest first. */
 int meta_replicas(struct meta *m, struct arena *a, const char *deployment_id,
                   struct model_replica **out, size_t *n, struct err *err) MUST_CHECK;
 /* How many jobs of its revision have ended by themselves since it was started, and the last one. */

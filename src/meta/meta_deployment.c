@@ -64,6 +64,7 @@ static void replica_row(struct db_rows *r, void *item)
 	struct model_replica *x = item;
 	struct err err = {0};
 
+	*x = (struct model_replica){0};
 	x->job_id = db_get_text(r);
 	x->deployment_id = db_get_text(r);
 	x->revision = db_get_u32(r);
@@ -85,7 +86,7 @@ int meta_replicas(struct meta *m, struct arena *a, const char *deployment_id,
 	    " t.node_id, t.node FROM jobs j"
 	    " LEFT JOIN attempts t ON t.id = j.attempt_id AND t.node_rank = 0"
 	    " WHERE j.deployment_id IS NOT NULL AND (?1 IS NULL OR j.deployment_id = ?1)"
-	    " AND j.state IN (%s) ORDER BY j.created_ms DESC, j.rowid DESC",
+	    " AND j.state IN (%s) ORDER BY j.deployment_id, j.created_ms DESC, j.rowid DESC",
 	    states);
 	return meta_list(m, a, sql, DB_ARGS(db_text(deployment_id)), sizeof(**out), replica_row,
 	                 out, n, err);

@@ -1,7 +1,7 @@
-/* deployments.c - see deployments.h, and deployment_ops of face.h. */
+/* deployments.c - see deployments.h: what there is of each deployment, and what is done about it.
+ */
 #include "server/control/deployments.h"
 
-#include "server/api/ctx.h"
 #include "server/api/push.h"
 #include "server/control/jobs.h"
 #include "server/control/serving.h"
@@ -11,7 +11,6 @@
 #define PERIOD_MS 2000 /* how exactly "without a request for so long" is kept */
 #define TRY_FIRST_MS 5000
 #define TRY_MOST_MS 60000
-#define TEAM_MAX 1000 /* deployments of a team: all of them are looked at in each pass */
 
 /* A deployment whose next job could not be pushed. */
 struct trouble {
@@ -49,8 +48,10 @@ static void drop_trouble(struct trouble *t)
 	free(t);
 }
 
-static void forget_trouble(struct deployments *all, const char *id)
+void deployments_forgive(struct app *app, const char *id)
 {
+	struct deployments *all = app->deployments;
+
 	lock_take(&all->lock);
 	drop_trouble(find_trouble(all, id));
 	lock_give(&all->lock);
@@ -74,8 +75,7 @@ static void note_trouble(struct deployments *all, const char *id, const char *wh
 	lock_give(&all->lock);
 }
 
-/* NULL: there is none. *early: it is not yet time to try again. */
-static const char *trouble_of(struct app *app, struct arena *a, const char *id, bool *early)
+const char *deployments_trouble(struct app *app, struct arena *a, const char *id, bool *early)
 {
 	struct deployments *all = app->deployments;
 	const struct trouble *t;
@@ -94,67 +94,58 @@ static const char *trouble_of(struct app *app, struct arena *a, const char *id, 
 
 /* What there is. */
 
-struct gathered {
+int deployments_look(struct app *app, struct arena *a, const char *team_id,
+                     struct deployment_look **out, size_t *n, bool *strays, struct err *err)
+{
+	AUTO_MAP struct map *by_id = map_new();
 	struct model_deployment *d;
-	struct model_replica *all; /* of every deployment, or of this one */
-	size_t n_all;
-	struct deployment_facts facts;
-	const char *failed_job; /* the newest; NULL: none has failed */
-};
+	struct model_replica *r;
+	size_t n_r = 0;
 
-static bool is_of(const struct model_replica *r, const struct model_deployment *d)
-{
-	return strcmp(r->deployment_id, d->id) == 0;
+	if (meta_deployments(app->meta, a, team_id, NULL, &d, n, err) < 0 ||
+	    meta_replicas(app->meta, a, NULL, &r, &n_r, err) < 0)
+		return -1;
+	*out = ARENA_ARRAY(a, struct deployment_look, *n + 1);
+	*strays = false;
+	for (size_t i = 0; i < *n; i++) {
+		(*out)[i].d = &d[i];
+		(void)map_set(by_id, str_of(d[i].id), &(*out)[i]);
+	}
+	for (size_t i = 0; i < n_r; i++) {
+		struct deployment_look *l = map_get(by_id, str_of(r[i].deployment_id));
+
+		*strays = *strays || (l == NULL && !job_state_is_stopping(r[i].state));
+		if (l != NULL && l->n++ == 0)
+			l->r = &r[i]; /* those of one deployment stand together */
+	}
+	return 0;
 }
 
-static bool ends(const struct model_replica *r)
+int deployments_judge(struct app *app, struct arena *a, struct deployment_look *l, struct err *err)
 {
-	return job_state_is_stopping(r->state);
-}
-
-/* Does it answer requests, or may it be expected to? After a start of the server nothing is known
- * of a job until its runner is heard. */
-static bool is_in_place(struct app *app, const struct model_replica *r)
-{
-	struct serving_facts f;
-
-	return r->state == JOB_RUNNING && (!serving_of_job(app, r->job_id, &f) || f.served);
-}
-
-static int gather(struct app *app, struct arena *a, struct gathered *g, struct err *err)
-{
-	const struct model_deployment *d = g->d;
+	const struct model_deployment *d = l->d;
 	int64_t failed = 0;
 
-	g->facts = (struct deployment_facts){.wanted = d->wanted,
+	l->failed_job = NULL;
+	l->facts = (struct deployment_facts){.wanted = d->wanted,
 	                                     .replicas = d->replicas,
 	                                     .replace = d->replaces,
-	                                     .idle_ms = INT64_MAX,
 	                                     .idle_most_ms = (int64_t)d->idle_s * 1000};
-	for (size_t i = 0; i < g->n_all; i++) {
-		const struct model_replica *r = &g->all[i];
-		bool current = r->revision == d->revision;
-		struct serving_facts f;
-
-		if (!is_of(r, d) || ends(r))
-			continue;
-		(void)serving_of_job(app, r->job_id, &f);
-		f.serves = f.serves && job_state_is_placed(r->state);
-		g->facts.in_flight += f.in_flight;
-		if (f.serves)
-			g->facts.idle_ms = MIN(g->facts.idle_ms, f.idle_ms);
-		*(current ? &g->facts.current : &g->facts.old) += 1;
-		if (current && job_state_is_placed(r->state))
-			g->facts.current_placed++;
-		*(current ? &g->facts.current_ready : &g->facts.old_ready) += f.serves ? 1 : 0;
-		if (!current && is_in_place(app, r))
-			g->facts.old_in_place++;
-	}
-	if (d->wanted == DEPLOYMENT_RUN && g->facts.current < d->replicas &&
-	    meta_deployment_failed(app->meta, a, d, &failed, &g->failed_job, err) < 0)
+	serving_show(app, l->r, l->n);
+	deployment_count(&l->facts, d->revision, l->r, l->n);
+	if (d->wanted == DEPLOYMENT_RUN && l->facts.current < d->replicas &&
+	    meta_deployment_failed(app->meta, a, d, &failed, &l->failed_job, err) < 0)
 		return -1;
-	g->facts.failed = (size_t)failed;
+	l->facts.failed = (size_t)failed;
 	return 0;
+}
+
+int deployments_look_at(struct app *app, struct arena *a, struct deployment_look *l,
+                        struct err *err)
+{
+	if (meta_replicas(app->meta, a, l->d->id, &l->r, &l->n, err) < 0)
+		return -1;
+	return deployments_judge(app, a, l, err);
 }
 
 /* What is done. */
@@ -172,44 +163,23 @@ static void stop(struct app *app, struct arena *a, const struct model_replica *r
 	}
 }
 
-/* Newest first, as they are listed; those that serve last. */
-static void stop_some(struct app *app, struct arena *a, const struct gathered *g, size_t n)
+static const char *why_it_goes(struct arena *a, const struct model_deployment *d,
+                               const struct model_replica *r, enum deployment_fate fate)
 {
-	const char *why = arena_printf(a, "deployment %s has fewer jobs from now on", g->d->name);
-
-	if (g->d->wanted != DEPLOYMENT_RUN)
-		why = arena_printf(a, "deployment %s %s", g->d->name,
-		                   g->d->wanted == DEPLOYMENT_STOP
-		                           ? "was stopped"
-		                           : "had no request for so long that it sleeps");
-	for (int serving = 0; serving < 2; serving++) {
-		for (size_t i = 0; i < g->n_all && n > 0; i++) {
-			const struct model_replica *r = &g->all[i];
-			struct serving_facts f;
-
-			if (!is_of(r, g->d) || ends(r) || r->revision != g->d->revision)
-				continue;
-			(void)serving_of_job(app, r->job_id, &f);
-			if (f.serves != (serving == 1))
-				continue;
-			stop(app, a, r, why);
-			n--;
-		}
-	}
-}
-
-static void stop_old(struct app *app, struct arena *a, const struct gathered *g, bool all)
-{
-	for (size_t i = 0; i < g->n_all; i++) {
-		const struct model_replica *r = &g->all[i];
-
-		if (!is_of(r, g->d) || ends(r) || r->revision == g->d->revision)
-			continue;
-		if (all || !is_in_place(app, r))
-			stop(app, a, r,
-			     arena_printf(a, "revision %u of deployment %s takes its place",
-			                  g->d->revision, g->d->name));
-	}
+	if (d->wanted == DEPLOYMENT_STOP)
+		return arena_printf(a, "deployment %s was stopped", d->name);
+	if (d->wanted == DEPLOYMENT_SLEEP)
+		return arena_printf(a, "deployment %s had no request for so long that it sleeps",
+		                    d->name);
+	if (fate == DEPLOYMENT_ROLLED)
+		return arena_printf(a, "revision %u of deployment %s takes its place", d->revision,
+		                    d->name);
+	if (fate == DEPLOYMENT_REMOTE)
+		return arena_printf(a,
+		                    "it runs on %s, to which this server passes no requests; "
+		                    "deployment %s starts another one here",
+		                    r->node, d->name);
+	return arena_printf(a, "deployment %s has fewer jobs from now on", d->name);
 }
 
 static void begin(struct app *app, struct arena *a, struct model_deployment *d)
@@ -227,7 +197,7 @@ static void begin(struct app *app, struct arena *a, struct model_deployment *d)
 	    (like != NULL ||
 	     meta_deployment_document(app->meta, a, d->id, &d->document_json, &err) == 0) &&
 	    push_replica(&ask, d, like, false, &made, &err) == 0) {
-		forget_trouble(app->deployments, d->id);
+		deployments_forgive(app, d->id);
 		return;
 	}
 	if (err.code == ERR_CONFLICT || err.code == ERR_CANCELED || err.code == ERR_NOT_FOUND)
@@ -237,160 +207,139 @@ static void begin(struct app *app, struct arena *a, struct model_deployment *d)
 	app_notify(app, CHANNEL_SERVING, d->name);
 }
 
-static void stay_awake(struct app *app, const struct gathered *g)
+static void stay_awake(struct app *app, const struct deployment_look *l)
 {
-	for (size_t i = 0; i < g->n_all; i++)
-		if (is_of(&g->all[i], g->d) && !ends(&g->all[i]))
-			serving_back(app, g->all[i].job_id);
-	app_notify(app, CHANNEL_SERVING, g->d->name);
+	for (size_t i = 0; i < l->n; i++)
+		if (!job_state_is_stopping(l->r[i].state))
+			serving_back(app, l->r[i].job_id);
+	app_notify(app, CHANNEL_SERVING, l->d->name);
 }
 
-/* From here on its jobs get no more requests: who asks wakes it. */
-static bool may_sleep(struct app *app, const struct gathered *g)
+/* First its jobs get no more requests; then the row says so, and who asks wakes it. False: one came
+ * in between, or it was changed. */
+static bool fall_asleep(struct app *app, struct deployment_look *l, struct err *err)
 {
-	for (size_t i = 0; i < g->n_all; i++) {
-		if (!is_of(&g->all[i], g->d) || serving_retire(app, g->all[i].job_id, true))
+	struct model_deployment *d = l->d;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (serving_retire(app, l->r[i].job_id, true))
 			continue;
-		stay_awake(app, g);
+		stay_awake(app, l);
 		return false;
 	}
+	if (meta_deployment_want(app->meta, d, DEPLOYMENT_SLEEP, clock_wall_ms(), err) < 0) {
+		stay_awake(app, l);
+		return false;
+	}
+	log_info("deployment sleeps: name=%s team=%s", d->name, d->team_name);
+	/* who asked in between waits for jobs that get no more requests: it wakes them */
+	app_notify(app, CHANNEL_SERVING, d->name);
+	d->wanted = l->facts.wanted = DEPLOYMENT_SLEEP;
 	return true;
 }
 
-/* After a takeover: requests go to jobs of this machine only, so another one takes its place. */
-static void stop_elsewhere(struct app *app, struct arena *a, const struct gathered *g)
-{
-	for (size_t i = 0; i < g->n_all; i++) {
-		struct model_replica *r = &g->all[i];
-
-		if (!is_of(r, g->d) || ends(r) || !job_state_is_placed(r->state) ||
-		    r->node == NULL || app_is_here(app, r->node_id, r->node))
-			continue;
-		stop(app, a, r,
-		     arena_printf(a,
-		                  "it runs on %s, to which this server passes no requests; "
-		                  "deployment %s starts another one here",
-		                  r->node, g->d->name));
-		r->state = JOB_STOPPING;
-	}
-}
-
 /* One that was deployed between the two lists. */
-static bool is_behind(const struct gathered *g)
+static bool is_behind(const struct deployment_look *l)
 {
-	for (size_t i = 0; i < g->n_all; i++)
-		if (is_of(&g->all[i], g->d) && g->all[i].revision > g->d->revision)
+	for (size_t i = 0; i < l->n; i++)
+		if (l->r[i].revision > l->d->revision)
 			return true;
 	return false;
 }
 
-static void pass_one(struct app *app, struct arena *a, struct gathered *g, struct err *err)
+static void pass_one(struct app *app, struct arena *a, struct deployment_look *l, struct err *err)
 {
-	struct model_deployment *d = g->d;
+	enum deployment_fate *fate = ARENA_ARRAY(a, enum deployment_fate, l->n + 1);
+	struct model_deployment *d = l->d;
 	struct deployment_step step;
 	bool early;
 
-	if (is_behind(g)) {
+	if (is_behind(l)) {
 		deployments_kick(app);
 		return;
 	}
-	stop_elsewhere(app, a, g);
-	if (gather(app, a, g, err) < 0)
+	if (deployments_judge(app, a, l, err) < 0)
 		return;
-	step = deployment_step(&g->facts);
+	step = deployment_step(&l->facts);
 	if (step.sleep) {
-		if (!may_sleep(app, g))
-			return; /* a request has just come */
-		if (meta_deployment_want(app->meta, d, DEPLOYMENT_SLEEP, clock_wall_ms(), err) <
-		    0) {
-			stay_awake(app, g);
+		if (!fall_asleep(app, l, err))
 			return;
-		}
-		log_info("deployment sleeps: name=%s team=%s", d->name, d->team_name);
-		/* who asked in between waits for jobs that get no more requests: it wakes them */
-		app_notify(app, CHANNEL_SERVING, d->name);
-		d->wanted = DEPLOYMENT_SLEEP;
-		g->facts.wanted = DEPLOYMENT_SLEEP;
-		step = deployment_step(&g->facts);
+		step = deployment_step(&l->facts);
 	}
-	if (step.stop > 0)
-		stop_some(app, a, g, step.stop);
-	if (step.stop_old || step.stop_old_absent)
-		stop_old(app, a, g, step.stop_old);
-	(void)trouble_of(app, a, d->id, &early);
+	deployment_choose(&step, d->revision, l->r, l->n, fate);
+	for (size_t i = 0; i < l->n; i++)
+		if (fate[i] != DEPLOYMENT_STAYS)
+			stop(app, a, &l->r[i], why_it_goes(a, d, &l->r[i], fate[i]));
+	(void)deployments_trouble(app, a, d->id, &early);
 	for (size_t i = 0; i < step.start && !early; i++) {
 		begin(app, a, d);
-		(void)trouble_of(app, a, d->id, &early);
+		(void)deployments_trouble(app, a, d->id, &early);
 	}
-	if (deployment_state(&g->facts) == DEPLOYMENT_FAILED)
+	if (deployment_state(&l->facts) == DEPLOYMENT_FAILED)
 		app_notify(app, CHANNEL_SERVING, d->name);
 }
 
-static bool is_known(const struct model_deployment *d, size_t n, const char *id)
+/* Jobs whose deployment was removed: each was stored together with its row, which is read after
+ * them. */
+static int stop_strays(struct app *app, struct arena *a, struct err *err)
 {
+	AUTO_MAP struct map *known = map_new();
+	struct model_deployment *d;
+	struct model_replica *r;
+	size_t n = 0, n_r = 0;
+
+	if (meta_replicas(app->meta, a, NULL, &r, &n_r, err) < 0 ||
+	    meta_deployments(app->meta, a, NULL, NULL, &d, &n, err) < 0)
+		return -1;
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(d[i].id, id) == 0)
-			return true;
-	return false;
+		(void)map_set(known, str_of(d[i].id), &d[i]);
+	for (size_t i = 0; i < n_r; i++)
+		if (!job_state_is_stopping(r[i].state) &&
+		    map_get(known, str_of(r[i].deployment_id)) == NULL)
+			stop(app, a, &r[i], "its deployment was removed");
+	return 0;
 }
 
-static void forget_gone(struct deployments *all, const struct model_deployment *d, size_t n)
+static void forget_gone(struct deployments *all, const struct deployment_look *l, size_t n)
 {
 	struct trouble *t, *next;
 
 	lock_take(&all->lock);
 	for (t = LIST_FIRST(&all->troubles); t != NULL; t = next) {
+		size_t i = 0;
+
 		next = LIST_NEXT(t, link);
-		if (!is_known(d, n, t->id))
+		while (i < n && strcmp(l[i].d->id, t->id) != 0)
+			i++;
+		if (i == n)
 			drop_trouble(t);
 	}
 	lock_give(&all->lock);
 }
 
-/* Jobs of deployments that were removed. What is unknown may have been deployed a moment ago. */
-static int stop_unknown(struct app *app, struct arena *a, const struct model_replica *r, size_t n_r,
-                        struct err *err)
-{
-	struct model_deployment *d = NULL;
-	size_t n = 0;
-
-	if (meta_deployments(app->meta, a, NULL, NULL, &d, &n, err) < 0)
-		return -1;
-	for (size_t i = 0; i < n_r; i++)
-		if (!ends(&r[i]) && !is_known(d, n, r[i].deployment_id))
-			stop(app, a, &r[i], "its deployment was removed");
-	return 0;
-}
-
-static void pass(struct app *app)
+void deployments_pass(struct app *app)
 {
 	AUTO_ARENA struct arena *a = arena_new();
-	struct model_deployment *d;
-	struct model_replica *r;
+	struct deployment_look *l;
 	struct err err = {0};
-	size_t n = 0, n_r = 0;
-	bool unknown = false;
+	bool strays;
+	size_t n = 0;
 
-	if (meta_deployments(app->meta, a, NULL, NULL, &d, &n, &err) < 0 ||
-	    meta_replicas(app->meta, a, NULL, &r, &n_r, &err) < 0) {
+	if (deployments_look(app, a, NULL, &l, &n, &strays, &err) < 0) {
 		if (err.code != ERR_CANCELED && err.code != ERR_UNAVAILABLE)
 			log_warn("deployments: %s", err.msg);
 		return;
 	}
 	for (size_t i = 0; i < n && !atomic_load(&app->stopping); i++) {
-		struct gathered g = {.d = &d[i], .all = r, .n_all = n_r};
-
 		err_clear(&err);
-		pass_one(app, a, &g, &err);
+		pass_one(app, a, &l[i], &err);
 		if (err.code != ERR_NONE && err.code != ERR_CONFLICT && err.code != ERR_CANCELED)
-			log_warn("deployment %s: %s", d[i].name, err.msg);
+			log_warn("deployment %s: %s", l[i].d->name, err.msg);
 	}
-	for (size_t i = 0; i < n_r; i++)
-		unknown = unknown || (!ends(&r[i]) && !is_known(d, n, r[i].deployment_id));
 	err_clear(&err);
-	if (unknown && stop_unknown(app, a, r, n_r, &err) < 0)
+	if (strays && stop_strays(app, a, &err) < 0)
 		log_warn("deployments: %s", err.msg);
-	forget_gone(app->deployments, d, n);
+	forget_gone(app->deployments, l, n);
 }
 
 void deployments_start(struct app *app)
@@ -398,7 +347,7 @@ void deployments_start(struct app *app)
 	app->deployments = xcalloc(1, sizeof(*app->deployments));
 	lock_init(&app->deployments->lock, LOCK_DEPLOYMENTS);
 	LIST_INIT(&app->deployments->troubles);
-	app->deployments->loop = loop_new(app, pass, PERIOD_MS);
+	app->deployments->loop = loop_new(app, deployments_pass, PERIOD_MS);
 }
 
 void deployments_run(struct app *app)
@@ -430,302 +379,3 @@ void deployments_kick(struct app *app)
 	if (app->deployments != NULL)
 		loop_kick(app->deployments->loop);
 }
-
-/* ---- for the face --------------------------------------------------------------------------- */
-
-static int find(const struct ask *ask, const char *name, struct model_deployment *out, bool *found,
-                struct err *err)
-{
-	struct model_deployment *d;
-	size_t n = 0;
-
-	*found = false;
-	if (meta_deployments(ask->app->meta, ask->a, ask->principal->team_id, name, &d, &n, err) <
-	    0)
-		return -1;
-	if (n > 1)
-		return err_set(err, ERR_CONFLICT,
-		               "%s: several teams have a deployment of this name; use a token of "
-		               "one team",
-		               name);
-	*found = n == 1;
-	if (*found)
-		*out = d[0];
-	return 0;
-}
-
-static int find_one(const struct ask *ask, const char *name, struct model_deployment *out,
-                    struct err *err)
-{
-	bool found;
-
-	if (find(ask, name, out, &found, err) < 0)
-		return -1;
-	return found ? 0 : err_set(err, ERR_DEPLOYMENT_NOT_FOUND, "no deployment \"%.63s\"", name);
-}
-
-static const char *reason_of(struct app *app, struct arena *a, const struct gathered *g,
-                             const struct deployment_view *v)
-{
-	const char *why;
-	bool early;
-
-	if (g->d->wanted == DEPLOYMENT_SLEEP)
-		return "the next request starts it";
-	if (g->d->wanted == DEPLOYMENT_STOP)
-		return NULL;
-	why = trouble_of(app, a, g->d->id, &early);
-	if (why != NULL)
-		return arena_printf(a, "its next job cannot be pushed: %s", why);
-	if (g->failed_job != NULL)
-		return arena_printf(a,
-		                    "job %s of revision %u has ended by itself and is not started "
-		                    "again: `stoker logs %s` says why",
-		                    g->failed_job, g->d->revision, g->failed_job);
-	if (v->ready > 0 && g->facts.current_ready == 0)
-		return arena_printf(a, "revision %u is not ready; an older one answers",
-		                    g->d->revision);
-	return NULL;
-}
-
-static int view(struct app *app, struct arena *a, struct gathered *g, struct deployment_view *out,
-                struct err *err)
-{
-	if (gather(app, a, g, err) < 0)
-		return -1;
-	*out = (struct deployment_view){
-		.d = *g->d,
-		.state = deployment_state(&g->facts),
-		.ready = (uint32_t)(g->facts.current_ready + g->facts.old_ready),
-		.jobs = ARENA_ARRAY(a, struct deployment_job, g->n_all + 1)};
-	for (size_t i = 0; i < g->n_all; i++) {
-		const struct model_replica *r = &g->all[i];
-		struct serving_facts f;
-
-		if (!is_of(r, g->d))
-			continue;
-		(void)serving_of_job(app, r->job_id, &f);
-		out->jobs[out->n_jobs++] = (struct deployment_job){.job_id = r->job_id,
-		                                                   .revision = r->revision,
-		                                                   .state = r->state,
-		                                                   .serves = f.serves && !ends(r),
-		                                                   .in_flight = f.in_flight,
-		                                                   .requests = f.requests,
-		                                                   .failures = f.failures};
-		out->in_flight += f.in_flight;
-	}
-	serving_sum(app, g->d->id, &out->requests, &out->failures);
-	out->job_id = out->n_jobs > 0 ? out->jobs[0].job_id : g->failed_job;
-	out->reason = reason_of(app, a, g, out);
-	return 0;
-}
-
-static int view_of(const struct ask *ask, struct model_deployment *d, struct deployment_view *out,
-                   struct err *err)
-{
-	struct gathered g = {.d = d};
-
-	if (meta_replicas(ask->app->meta, ask->a, d->id, &g.all, &g.n_all, err) < 0)
-		return -1;
-	return view(ask->app, ask->a, &g, out, err);
-}
-
-static int get(const struct ask *ask, const char *name, struct deployment_view *out,
-               struct err *err)
-{
-	struct model_deployment d = {0};
-
-	return find_one(ask, name, &d, err) < 0 ? -1 : view_of(ask, &d, out, err);
-}
-
-static int deploy(const struct ask *ask, const struct deployment_want *want,
-                  struct deployment_view *out, struct err *err)
-{
-	struct app *app = ask->app;
-	struct model_project p = {0};
-	struct model_deployment *old, d;
-	struct model_job made = {0};
-	int64_t has = 0;
-	size_t n = 0;
-
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 ||
-	    ctx_project(ask, want->project_id, &p, err) < 0 ||
-	    meta_deployments(app->meta, ask->a, p.team_id, want->name, &old, &n, err) < 0 ||
-	    meta_deployments_count(app->meta, p.team_id, &has, err) < 0)
-		return -1;
-	if (n == 0 && has >= TEAM_MAX)
-		return err_set(err, ERR_CONFLICT,
-		               "team %s has %d deployments already, the most that it may have: "
-		               "`stoker deployments rm NAME` deletes one",
-		               p.team_name, TEAM_MAX);
-	d = (struct model_deployment){
-		.id = app_id(ask->a, MODEL_ID_LEN), .created_ms = clock_wall_ms(), .replicas = 1};
-	if (n > 0)
-		d = old[0];
-	d.name = want->name;
-	d.team_id = p.team_id;
-	d.team_name = p.team_name;
-	d.project_id = p.id;
-	d.project_name = p.name;
-	d.wanted = DEPLOYMENT_RUN;
-	d.revision++;
-	d.replicas = want->replicas >= 0 ? (uint32_t)want->replicas : d.replicas;
-	d.idle_s = want->idle_s >= 0 ? (uint32_t)want->idle_s : d.idle_s;
-	d.replaces = want->replaces;
-	d.checkpoint = want->checkpoint;
-	d.document_json = want->document_json;
-	d.user = ask->principal->name;
-	d.updated_ms = d.started_ms = clock_wall_ms();
-	if (push_replica(ask, &d, NULL, true, &made, err) < 0)
-		return -1;
-	forget_trouble(app->deployments, d.id);
-	log_info("deployed: name=%s revision=%u team=%s job=%s by=%s", d.name, d.revision,
-	         d.team_name, made.id, d.user);
-	deployments_kick(app);
-	return view_of(ask, &d, out, err);
-}
-
-static int want(const struct ask *ask, const char *name, enum deployment_wanted wanted,
-                struct deployment_view *out, struct err *err)
-{
-	struct app *app = ask->app;
-	struct model_deployment d = {0};
-
-	/* who starts what runs wants those that have failed to be tried again */
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || find_one(ask, name, &d, err) < 0 ||
-	    meta_deployment_want(app->meta, &d, wanted, clock_wall_ms(), err) < 0)
-		return -1;
-	forget_trouble(app->deployments, d.id);
-	log_info("deployment: name=%s team=%s wanted=%s by=%s", d.name, d.team_name,
-	         deployment_wanted_word[wanted], ask->principal->name);
-	deployments_kick(app);
-	app_notify(app, CHANNEL_SERVING, d.name);
-	return get(ask, name, out, err);
-}
-
-static int scale(const struct ask *ask, const char *name, int64_t replicas, int64_t idle_s,
-                 struct deployment_view *out, struct err *err)
-{
-	struct model_deployment d = {0};
-
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || find_one(ask, name, &d, err) < 0 ||
-	    meta_deployment_scale(
-		    ask->app->meta, d.id, replicas >= 0 ? (uint32_t)replicas : d.replicas,
-		    idle_s >= 0 ? (uint32_t)idle_s : d.idle_s, clock_wall_ms(), err) < 0)
-		return -1;
-	deployments_kick(ask->app);
-	return get(ask, name, out, err);
-}
-
-static int remove_it(const struct ask *ask, const char *name, struct err *err)
-{
-	struct model_deployment d = {0};
-
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || find_one(ask, name, &d, err) < 0 ||
-	    meta_deployment_del(ask->app->meta, d.id, err) < 0)
-		return -1;
-	log_info("deployment removed: name=%s team=%s by=%s", d.name, d.team_name,
-	         ask->principal->name);
-	serving_forget(ask->app, d.id);
-	deployments_kick(ask->app); /* it stops the jobs */
-	app_notify(ask->app, CHANNEL_SERVING, d.name);
-	return 0;
-}
-
-static bool is_replica(const struct model_replica *r, size_t n, const char *job_id)
-{
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(r[i].job_id, job_id) == 0)
-			return true;
-	return false;
-}
-
-static int list(const struct ask *ask, struct deployment_view **out, size_t *n, struct err *err)
-{
-	struct app *app = ask->app;
-	struct model_deployment *d;
-	struct model_replica *r;
-	struct serving_row *s;
-	size_t n_d = 0, n_r = 0, n_s = 0;
-
-	*n = 0;
-	if (meta_deployments(app->meta, ask->a, ask->principal->team_id, NULL, &d, &n_d, err) < 0 ||
-	    meta_replicas(app->meta, ask->a, NULL, &r, &n_r, err) < 0 ||
-	    serving_ops.list(ask, &s, &n_s, err) < 0)
-		return -1;
-	*out = ARENA_ARRAY(ask->a, struct deployment_view, n_d + n_s + 1);
-	for (size_t i = 0; i < n_d; i++) {
-		struct gathered g = {.d = &d[i], .all = r, .n_all = n_r};
-
-		if (view(app, ask->a, &g, &(*out)[(*n)++], err) < 0)
-			return -1;
-	}
-	for (size_t i = 0; i < n_s; i++) {
-		if (is_replica(r, n_r, s[i].job_id))
-			continue;
-		(*out)[(*n)++] = (struct deployment_view){
-			.d = {.name = s[i].name, .team_name = s[i].team_name, .replicas = 1},
-			.state = s[i].serves ? DEPLOYMENT_READY : DEPLOYMENT_STARTING,
-			.ready = s[i].serves ? 1 : 0,
-			.in_flight = s[i].in_flight,
-			.requests = s[i].requests,
-			.failures = s[i].failures,
-			.job_id = s[i].job_id};
-	}
-	return 0;
-}
-
-int deployments_asked(const struct ask *ask, const char *name, bool *waits, struct err *err)
-{
-	struct app *app = ask->app;
-	struct model_deployment d = {0};
-	struct gathered g = {.d = &d};
-	struct deployment_view v;
-	bool found;
-
-	*waits = false;
-	if (find(ask, name, &d, &found, err) < 0)
-		return -1;
-	if (!found)
-		return 0;
-	if (d.wanted == DEPLOYMENT_STOP)
-		return err_set(err, ERR_UNAVAILABLE,
-		               "%s is stopped: `stoker deployments start %s` starts it", name,
-		               name);
-	if (d.wanted == DEPLOYMENT_SLEEP) {
-		if (meta_deployment_want(app->meta, &d, DEPLOYMENT_RUN, clock_wall_ms(), err) < 0) {
-			if (err->code != ERR_CONFLICT)
-				return -1;
-			err_clear(err); /* another request has woken it */
-		}
-		forget_trouble(app->deployments, d.id);
-		log_info("deployment wakes: name=%s team=%s", d.name, d.team_name);
-		deployments_kick(app);
-		*waits = true;
-		return 0;
-	}
-	if (meta_replicas(app->meta, ask->a, d.id, &g.all, &g.n_all, err) < 0 ||
-	    view(app, ask->a, &g, &v, err) < 0)
-		return -1;
-	if (v.state == DEPLOYMENT_FAILED || (v.n_jobs == 0 && v.reason != NULL))
-		return err_set(err, ERR_UNAVAILABLE, "%s has failed: %s", name,
-		               v.reason != NULL ? v.reason : "its jobs have ended by themselves");
-	*waits = d.idle_s > 0 || v.ready > 0; /* that one has begun to a moment ago */
-	for (size_t i = 0; i < g.n_all && !*waits; i++)
-		*waits = serving_is_unheard(app, &g.all[i]);
-	if (*waits)
-		return 0;
-	if (v.n_jobs > 0)
-		return serving_refuse(app, name, v.jobs[0].job_id, v.jobs[0].state, err);
-	err->retry_after_s = 2;
-	return err_set(err, ERR_UNAVAILABLE, "%s: its next job is about to be pushed", name);
-}
-
-const struct deployment_ops deployment_ops = {
-	.deploy = deploy,
-	.list = list,
-	.get = get,
-	.want = want,
-	.scale = scale,
-	.remove = remove_it,
-};

@@ -4,6 +4,7 @@
 #include "io/relay.h"
 #include "server/api/auth.h"
 #include "server/api/ctx.h"
+#include "server/api/deployments.h"
 #include "server/control/deployments.h"
 #include "server/control/specs.h"
 
@@ -27,8 +28,9 @@ struct replica {
 	char *attempt_id, *job_id, *team_id, *team_name, *name;
 	uint32_t port;
 	bool serves, over;
-	bool served;  /* at any time */
-	bool retired; /* see serving_retire */
+	bool deployed; /* its job is one of a deployment */
+	bool served;   /* at any time */
+	bool retired;  /* see serving_retire */
 	unsigned in_flight;
 	uint64_t requests, failures;
 	struct sum *sum; /* of its deployment; NULL: it has none any more, or never had */
@@ -168,6 +170,7 @@ static void meet(struct app *app, const struct model_job *job, const char *attem
 		                      .team_id = xstrdup(job->team_id),
 		                      .team_name = xstrdup(job->team_name),
 		                      .name = xstrdup(hold.spec->serve.name),
+		                      .deployed = job->deployment_id != NULL,
 		                      .sum = sum_of(s, job->deployment_id),
 		                      .port = port,
 		                      .serves = serves,
@@ -209,29 +212,37 @@ bool serving_heard(struct app *app, const struct model_job *job, const char *att
 	return r == NULL;
 }
 
-bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *out)
+void serving_show(struct app *app, struct model_replica *r, size_t n)
 {
+	AUTO_MAP struct map *by_job = map_new();
 	struct serving *s = app->serving;
 	int64_t now = clock_mono_ms();
-	struct replica *r;
+	struct replica *x;
 
-	*out = (struct serving_facts){0};
+	for (size_t i = 0; i < n; i++) {
+		r[i].here = r[i].node == NULL || app_is_here(app, r[i].node_id, r[i].node);
+		r[i].heard = r[i].serves = r[i].served = false;
+		r[i].in_flight = 0;
+		r[i].requests = r[i].failures = 0;
+		(void)map_set(by_job, str_of(r[i].job_id), &r[i]);
+	}
 	lock_take(&s->lock);
-	LIST_FOREACH(r, &s->all, link)
+	LIST_FOREACH(x, &s->all, link)
 	{
-		replica_check(s, r);
-		if (r->over || strcmp(r->job_id, job_id) != 0)
+		struct model_replica *of = map_get(by_job, str_of(x->job_id));
+
+		replica_check(s, x);
+		if (of == NULL || of->heard || x->over)
 			continue;
-		*out = (struct serving_facts){.serves = r->serves && !r->retired,
-		                              .served = r->served,
-		                              .in_flight = r->in_flight,
-		                              .requests = r->requests,
-		                              .failures = r->failures,
-		                              .idle_ms = r->in_flight > 0 ? 0 : now - r->used_ms};
-		break;
+		of->heard = true;
+		of->serves = x->serves && !x->retired && of->state == JOB_RUNNING;
+		of->served = x->served;
+		of->in_flight = x->in_flight;
+		of->requests = x->requests;
+		of->failures = x->failures;
+		of->idle_ms = x->in_flight > 0 ? 0 : now - x->used_ms;
 	}
 	lock_give(&s->lock);
-	return r != NULL;
 }
 
 static bool retire(struct app *app, const char *job_id, bool retired, bool if_idle)
@@ -319,14 +330,6 @@ void serving_left(struct app *app, const char *job_id)
 		changed(app, hold.spec->serve.name);
 }
 
-bool serving_is_unheard(struct app *app, const struct model_replica *r)
-{
-	struct serving_facts f;
-
-	return r->state == JOB_RUNNING && app_is_here(app, r->node_id, r->node) &&
-	       !serving_of_job(app, r->job_id, &f);
-}
-
 int serving_refuse(struct app *app, const char *name, const char *job_id, enum job_state state,
                    struct err *err)
 {
@@ -355,19 +358,19 @@ static int comes(const struct ask *ask, const struct model_job *job, bool *out, 
 {
 	struct model_replica r = {.job_id = job->id, .state = job->core.state};
 	struct model_attempt *part;
-	struct serving_facts f;
 	size_t n = 0;
 
-	*out = serving_of_job(ask->app, job->id, &f) && f.serves;
-	if (*out || r.state != JOB_RUNNING)
+	*out = false;
+	if (r.state != JOB_RUNNING)
 		return 0;
 	if (meta_attempt(ask->app->meta, ask->a, job->attempt_id, &part, &n, err) < 0)
 		return -1;
-	if (n > 0) {
-		r.node = part[0].node;
-		r.node_id = part[0].node_id;
-		*out = serving_is_unheard(ask->app, &r);
-	}
+	if (n == 0)
+		return 0;
+	r.node = part[0].node;
+	r.node_id = part[0].node_id;
+	serving_show(ask->app, &r, 1);
+	*out = r.serves || (r.here && !r.heard);
 	return 0;
 }
 
@@ -482,6 +485,7 @@ static int list(const struct ask *ask, struct serving_row **out, size_t *n, stru
 		(*out)[(*n)++] = (struct serving_row){.name = arena_cstr(ask->a, r->name),
 		                                      .job_id = arena_cstr(ask->a, r->job_id),
 		                                      .team_name = arena_cstr(ask->a, r->team_name),
+		                                      .deployed = r->deployed,
 		                                      .serves = r->serves && !r->retired,
 		                                      .in_flight = r->in_flight,
 		                                      .requests = r->requests,

@@ -19,18 +19,10 @@ void serving_ended(struct app *app, const char *attempt_id);
 /* The job runs no more: who waits for it looks again. */
 void serving_left(struct app *app, const char *job_id);
 
-/* What is known of the server that this job runs. False: nothing. */
-struct serving_facts {
-	bool serves;
-	bool served; /* this attempt does, or did */
-	unsigned in_flight;
-	uint64_t requests, failures;
-	int64_t idle_ms; /* since it last had a request on its way, or began to serve */
-};
-bool serving_of_job(struct app *app, const char *job_id, struct serving_facts *out);
-/* It runs beside this server, which has started since and not heard of it: within seconds its
- * runner says whether it takes requests, or it turns out that it does not run. */
-bool serving_is_unheard(struct app *app, const struct model_replica *r);
+/* What is known of each, and whether it is here. Of one that runs and was not heard yet, as this
+ * server has started since: within seconds its runner says whether it takes requests, or it turns
+ * out that it does not run. */
+void serving_show(struct app *app, struct model_replica *r, size_t n);
 /* ERR_UNAVAILABLE: the job serves under this name, and takes no requests now. */
 int serving_refuse(struct app *app, const char *name, const char *job_id, enum job_state state,
                    struct err *err) MUST_CHECK;
