@@ -1,5 +1,6 @@
 /* test_serving.c - which jobs take requests, as their runners say; the test is the runners. */
 #include "server_fixture.h"
+#include "server/control/deployments.h"
 #include "server/control/serving.h"
 
 #define PORT 40000
@@ -95,22 +96,31 @@ static void a_job_of_another_machine_is_not_waited_for(void **state)
 	assert_refused(f, &to, ERR_UNAVAILABLE, j.id);
 }
 
-/* The next revision of the deployment that serves as mine, and its first job. */
-static struct deployment_view deployed(struct fixture *f, int64_t replicas, int64_t idle_s)
+/* The next revision of the deployment that serves as mine, and its first job; env: of that. */
+static struct deployment_view deployed_with(struct fixture *f, const char *env, int64_t replicas,
+                                            int64_t idle_s)
 {
 	const struct deployment_want want = {
 		.name = "mine",
 		.checkpoint = "job/last",
 		.project_id = f->project.id,
-		.document_json = "{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\"},\"runtime\":"
-				 "{\"start_commands\":[\"true\"],\"serve\":{\"name\":\"mine\"}},"
-				 "\"retry\":{\"on\":[\"failure\"],\"max_attempts\":100}}",
+		.document_json = arena_printf(
+			f->a,
+			"{\"compute\":{\"cpu_count\":1,\"memory\":\"1Gi\"},\"runtime\":{"
+			"\"start_commands\":[\"true\"],\"environment_variables\":{%s}" SERVE
+			"},\"retry\":{\"on\":[\"failure\"],\"max_attempts\":100}}",
+			env),
 		.replicas = replicas,
 		.idle_s = idle_s};
 	struct deployment_view v;
 
 	assert_ok(deployment_ops.deploy(ADMIN(f), &want, &v, &f->err), &f->err);
 	return v;
+}
+
+static struct deployment_view deployed(struct fixture *f, int64_t replicas, int64_t idle_s)
+{
+	return deployed_with(f, "", replicas, idle_s);
 }
 
 /* What it made would serve beside the deployment, under its name, and be nobody's. */
@@ -198,10 +208,39 @@ static void counts_outlive_jobs(void **state)
 	assert_counts(f, 0, 0);
 }
 
+/* A push that is refused for what it lacks, not because the deployment has changed, is tried again
+ * after a while, and people are told why. */
+static void what_a_push_lacks_is_said(void **state)
+{
+	struct fixture *f = *state;
+	struct model_secret made;
+	struct deployment_view v;
+	struct model_job j = {0};
+
+	assert_ok(secret_ops.set(ADMIN(f), NULL, "mellon", STR_LIT("x"), &made, &f->err), &f->err);
+	v = deployed_with(f, "\"T\":{\"name\":\"mellon\"}", 1, 0);
+	assert_ok(job_ops.stop(ADMIN(f), v.job_id, true, &j, &f->err), &f->err);
+	assert_ok(secret_ops.remove(ADMIN(f), NULL, "mellon", &f->err), &f->err);
+	deployments_pass(f->app);
+	assert_ok(deployment_ops.get(ADMIN(f), "mine", &v, &f->err), &f->err);
+	assert_non_null(v.reason);
+	assert_non_null(strstr(v.reason, "mellon"));
+	/* a person who starts it anew does not wait for the next try */
+	assert_ok(secret_ops.set(ADMIN(f), NULL, "mellon", STR_LIT("y"), &made, &f->err), &f->err);
+	deployments_pass(f->app);
+	assert_ok(deployment_ops.get(ADMIN(f), "mine", &v, &f->err), &f->err);
+	assert_non_null(v.reason);
+	assert_ok(deployment_ops.want(ADMIN(f), "mine", DEPLOYMENT_RUN, &v, &f->err), &f->err);
+	deployments_pass(f->app);
+	assert_ok(deployment_ops.get(ADMIN(f), "mine", &v, &f->err), &f->err);
+	assert_null(v.reason);
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(who_asks_after_a_start_waits),
 	FIXTURE_TEST(a_job_of_another_machine_is_not_waited_for),
 	FIXTURE_TEST(a_job_of_a_deployment_is_not_recreated),
 	FIXTURE_TEST(counts_outlive_jobs),
+	FIXTURE_TEST(what_a_push_lacks_is_said),
 };
 UNIT_MAIN(tests)

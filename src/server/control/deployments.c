@@ -182,6 +182,19 @@ static const char *why_it_goes(struct arena *a, const struct model_deployment *d
 	return arena_printf(a, "deployment %s has fewer jobs from now on", d->name);
 }
 
+/* Has it been changed since its row was read? */
+static bool has_changed(struct app *app, struct arena *a, const struct model_deployment *was)
+{
+	struct model_deployment *is;
+	struct err ignored = {0};
+	size_t n = 0;
+
+	if (meta_deployments(app->meta, a, was->team_id, was->name, &is, &n, &ignored) < 0)
+		return false;
+	return n == 0 || strcmp(is->id, was->id) != 0 || is->revision != was->revision ||
+	       is->wanted != was->wanted;
+}
+
 static void begin(struct app *app, struct arena *a, struct model_deployment *d)
 {
 	struct principal who = {.magic = PRINCIPAL_MAGIC,
@@ -200,8 +213,8 @@ static void begin(struct app *app, struct arena *a, struct model_deployment *d)
 		deployments_forgive(app, d->id);
 		return;
 	}
-	if (err.code == ERR_CONFLICT || err.code == ERR_CANCELED || err.code == ERR_NOT_FOUND)
-		return; /* it has changed: the next pass looks again */
+	if (err.code == ERR_CANCELED || has_changed(app, a, d))
+		return; /* the next pass looks again */
 	log_warn("deployment %s: team=%s %s", d->name, d->team_name, err.msg);
 	note_trouble(app->deployments, d->id, err.msg);
 	app_notify(app, CHANNEL_SERVING, d->name);
