@@ -2,6 +2,8 @@
  * it. */
 #include "cli/cli.h"
 
+#include "core/deployment.h"
+
 /* clang-format off */
 static const struct opt o_init[] = {
 	{"example", 'e', OPT_TEXT, "NAME", "start from this example [hello]"},
@@ -338,7 +340,7 @@ const struct command commands[] = {
 	 "stoker deploy @ --name mine --engine transformers\n"
 	 "stoker deploy @ --name mine --scale-to-zero 15m --replicas 2\n"
 	 "stoker deploy @ --name mine --command 'python3 /models/mine/serve.py'",
-	 OPTS(o_deploy), 1, 16, true, cmd_deploy},
+	 OPTS(o_deploy), 1, DEPLOYMENT_PARTS_MAX, true, cmd_deploy},
 	{"deployments ls", "", "list deployments, and the jobs that serve without one",
 	 "A job serves without a deployment when its file has `runtime.serve`: see docs/serving.md. `stoker stop JOB` ends such a job.",
 	 "stoker deployments ls\n"

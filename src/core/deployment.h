@@ -11,6 +11,7 @@
 
 #define DEPLOYMENT_REPLICAS_MAX 64
 #define DEPLOYMENT_IDLE_MAX_S (30 * 86400)
+#define DEPLOYMENT_PARTS_MAX 16 /* checkpoints of one server: adapters of one base model */
 
 enum deployment_wanted {
 	DEPLOYMENT_RUN,

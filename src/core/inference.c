@@ -3,6 +3,8 @@
 
 #include "core/ckpt.h"
 
+#define LORA_RANK 16 /* of an adapter that does not say */
+
 const char *const inference_engine_word[INFERENCE_ENGINES] = {
 	[INFERENCE_VLLM] = "vllm",
 	[INFERENCE_SGLANG] = "sglang",
@@ -186,9 +188,10 @@ static void flag(struct buf *out, const char *name, const char *value)
 	buf_shell(out, value);
 }
 
-int64_t inference_lora_rank(int64_t least)
+int64_t inference_lora_rank(int64_t said)
 {
 	static const int64_t allowed[] = {8, 16, 32, 64, 128, 256, 320, 512};
+	int64_t least = said > 0 ? said : LORA_RANK;
 
 	for (size_t i = 0; i < COUNT(allowed); i++)
 		if (allowed[i] >= least)
@@ -217,9 +220,8 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 		/* in one batch, or those of one adapter would wait for those of another */
 		if (at->n_more > 0)
 			buf_printf(out, " --max-loras %zu", at->n_more + 1);
-		buf_printf(
-			out, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules ",
-			inference_lora_rank(f->lora_rank > 0 ? f->lora_rank : INFERENCE_LORA_RANK));
+		buf_printf(out, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules ",
+		           inference_lora_rank(f->lora_rank));
 		buf_shell(out, at->served);
 		buf_putc(out, '=');
 		buf_shell(out, at->checkpoint);

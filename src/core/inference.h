@@ -55,8 +55,8 @@ struct inference_places {
 struct inference_adapter {
 	const char *served, *folder;
 };
-#define INFERENCE_LORA_RANK 16              /* of an adapter that does not say */
-int64_t inference_lora_rank(int64_t least); /* the next one that vLLM takes */
+/* The next one that vLLM takes; 0: the adapter does not say. */
+int64_t inference_lora_rank(int64_t said);
 /* One command for a POSIX shell, which says what to do when the engine is not there. */
 void inference_command(const struct inference_facts *f, enum inference_engine engine,
                        const struct inference_places *at, struct buf *out);

@@ -22,7 +22,7 @@ struct plan {
 	const char *name;
 	struct instance size;
 	const struct doc *env; /* list of {name, value, is_secret_reference} */
-	struct deploy_part part[DEPLOY_PARTS_MAX];
+	struct deploy_part part[DEPLOYMENT_PARTS_MAX];
 	size_t n;
 	bool chat_template; /* of the one full checkpoint */
 };
@@ -47,9 +47,9 @@ static int read_sources(struct request *rq, const struct doc *list, struct plan 
 		                               "checkpoint", NULL);
 		const char *job_id = NULL, *name = NULL;
 
-		if (p->n == DEPLOY_PARTS_MAX)
+		if (p->n == DEPLOYMENT_PARTS_MAX)
 			return err_set(err, ERR_INVALID, "weights_sources: at most %d",
-			               DEPLOY_PARTS_MAX);
+			               DEPLOYMENT_PARTS_MAX);
 		if (!doc_is(d, DOC_MAP))
 			return err_set(err, ERR_UNSUPPORTED,
 			               "weights_sources: only checkpoints of training jobs");
@@ -152,15 +152,6 @@ static int read_env(const struct doc *list, struct plan *p, struct err *err)
 	return 0;
 }
 
-static int64_t lora_rank(const struct plan *p)
-{
-	int64_t most = INFERENCE_LORA_RANK;
-
-	for (size_t i = 0; i < p->n; i++)
-		most = MAX(most, p->part[i].c.lora_r);
-	return inference_lora_rank(most);
-}
-
 static const char *folder_of(struct arena *a, const struct model_checkpoint *c)
 {
 	return arena_printf(a, FOLDER "/%s/rank-0/%s", c->job_id, c->name);
@@ -182,7 +173,7 @@ static const char *start_command(struct arena *a, const struct plan *p)
 	           lora ? p->part[0].c.base_model : path, MAX(p->size.gpu_count, 1U));
 	if (lora) {
 		buf_printf(&b, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules",
-		           lora_rank(p));
+		           deploy_lora_rank(p->part, p->n));
 		for (size_t i = 0; i < p->n; i++)
 			buf_printf(&b, " %s=%s", p->part[i].c.name, folder_of(a, &p->part[i].c));
 	} else {

@@ -10,7 +10,6 @@
 int deploy_checkpoints(struct request *rq, const struct doc *variables, struct js *js,
                        struct err *err) MUST_CHECK;
 
-#define DEPLOY_PARTS_MAX 16 /* checkpoints of one server */
 /* A checkpoint that is to be served. */
 struct deploy_part {
 	struct model_job job;      /* that wrote it */
@@ -24,6 +23,8 @@ int deploy_find(struct request *rq, const char *job_id, const char *name, struct
  * by the name of its checkpoint. base: the model that they have whatever they name; NULL: none. */
 int deploy_check_together(const struct deploy_part *part, size_t n, const char *base,
                           struct err *err) MUST_CHECK;
+/* With what rank does vLLM take all of them? */
+int64_t deploy_lora_rank(const struct deploy_part *part, size_t n);
 
 /* Deploys checkpoints with vLLM, as POST /v1/deployments does. */
 struct deploy_order {

@@ -24,7 +24,7 @@ struct deploy {
 	bool replaces;
 	const struct instance *size; /* in place of the four before; NULL: they say */
 	const struct doc *env;
-	struct deploy_part part[DEPLOY_PARTS_MAX];
+	struct deploy_part part[DEPLOYMENT_PARTS_MAX];
 	size_t n;
 	struct inference_facts facts; /* of the first */
 	enum inference_engine engine;
@@ -45,9 +45,9 @@ static int read_parts(struct request *rq, const struct doc *body, struct deploy 
 		return err_set(err, ERR_INVALID, "adapters: expected a list");
 	DOC_EACH (x, list) {
 		job = checkpoint = NULL;
-		if (d->n == DEPLOY_PARTS_MAX)
+		if (d->n == DEPLOYMENT_PARTS_MAX)
 			return err_set(err, ERR_INVALID, "adapters: at most %d beside the first",
-			               DEPLOY_PARTS_MAX - 1);
+			               DEPLOYMENT_PARTS_MAX - 1);
 		if (!doc_is(x, DOC_MAP))
 			return err_set(err, ERR_INVALID, "adapters[%zu]: expected an object",
 			               d->n - 1);
@@ -182,6 +182,15 @@ int deploy_check_together(const struct deploy_part *part, size_t n, const char *
 	return 0;
 }
 
+int64_t deploy_lora_rank(const struct deploy_part *part, size_t n)
+{
+	int64_t rank = 0;
+
+	for (size_t i = 0; i < n; i++)
+		rank = MAX(rank, inference_lora_rank(part[i].c.lora_r));
+	return rank;
+}
+
 static bool is_tokenizer(struct str path)
 {
 	return str_eq(path, "tokenizer.json") || str_eq(path, "tokenizer.model") ||
@@ -195,15 +204,11 @@ static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 	size_t prefix = strlen(first->name) + 1;
 	struct ckpt c = {0};
 
-	d->facts = (struct inference_facts){
-		.name = first->name,
-		.kind = first->kind,
-		.base_model = d->base_model != NULL ? d->base_model : first->base_model};
-	/* of one that does not say, among others that do, it is what all of them may have */
-	for (size_t i = 0; i < d->n; i++)
-		d->facts.lora_rank = MAX(d->facts.lora_rank, d->n > 1 && d->part[i].c.lora_r == 0
-		                                                     ? INFERENCE_LORA_RANK
-		                                                     : d->part[i].c.lora_r);
+	d->facts = (struct inference_facts){.name = first->name,
+	                                    .kind = first->kind,
+	                                    .base_model = d->base_model != NULL ? d->base_model
+	                                                                        : first->base_model,
+	                                    .lora_rank = deploy_lora_rank(d->part, d->n)};
 	if (first->manifest_key == NULL)
 		return err_set(err, ERR_CONFLICT, "checkpoint %s has no list of its files",
 		               first->name);
@@ -452,7 +457,7 @@ int deploy_order(struct request *rq, const struct deploy_order *o, struct deploy
 {
 	struct deploy *d = ARENA_NEW(rq->arena, struct deploy);
 
-	assert(o->n >= 1 && o->n <= DEPLOY_PARTS_MAX);
+	assert(o->n >= 1 && o->n <= DEPLOYMENT_PARTS_MAX);
 	d->name = name_of(rq->arena, o->name);
 	d->engine = INFERENCE_VLLM;
 	d->engine_word = inference_engine_word[INFERENCE_VLLM];

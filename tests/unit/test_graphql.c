@@ -174,6 +174,12 @@ static void test_deploy(void **state)
 		     " --tensor-parallel-size 2 --dtype bfloat16 --enable-lora --max-lora-rank 32 "
 		     "--lora-modules"
 		     " checkpoint-24=/tmp/training_checkpoints/job0001/rank-0/checkpoint-24\"");
+	f.ckpt[0].lora_r = 8; /* as a deployment has it */
+	d = ask(&f, MUTATION, request(&f, "checkpoint-24", "H100-2-16x128", "true", env));
+	assert_non_null(strstr(doc_cstr(at(d, "data.create_model_version_from_inference_template."
+	                                      "truss_config"),
+	                                ""),
+	                       "--max-lora-rank 8 "));
 	f.ckpt[1].state = CKPT_COMPLETE;
 	f.ckpt[1].kind = "lora";
 	f.ckpt[1].base_model = "Qwen/Qwen3-8B";

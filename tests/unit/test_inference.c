@@ -190,10 +190,19 @@ static void what_cannot_be_served(void **state UNUSED)
 	}
 }
 
+static void ranks(void **state UNUSED)
+{
+	static const struct {
+		int64_t said, rank;
+	} rows[] = {{0, 16}, {1, 8}, {8, 8}, {9, 16}, {20, 32}, {512, 512}, {513, 513}};
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+		assert_int_equal(inference_lora_rank(rows[i].said), rows[i].rank);
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(commands),
-	cmocka_unit_test(several_adapters),
-	cmocka_unit_test(what_serves_it),
-	cmocka_unit_test(what_cannot_be_served),
+	cmocka_unit_test(commands),       cmocka_unit_test(several_adapters),
+	cmocka_unit_test(what_serves_it), cmocka_unit_test(what_cannot_be_served),
+	cmocka_unit_test(ranks),
 };
 UNIT_MAIN(tests)
