@@ -404,7 +404,8 @@ static bool was_renamed(struct ship *s, const struct ship_entry *gone)
 	return true;
 }
 
-static void note_gone(struct ship *s, struct ship_entry *e)
+/* lives_on: under a new name, and nothing of it was stored under the old one. */
+static void note_gone(struct ship *s, struct ship_entry *e, bool lives_on)
 {
 	struct ship_group *g = e->group;
 
@@ -413,7 +414,7 @@ static void note_gone(struct ship *s, struct ship_entry *e)
 	if (!ship_counts(e))
 		return;
 	g->changed_ms = MAX(g->changed_ms, clock_mono_ms());
-	if (g->gone_walk == 0)
+	if (g->gone_walk == 0 && !lives_on)
 		g->gone_walk = s->walk;
 }
 
@@ -434,13 +435,11 @@ static bool settle_gone(struct ship *s, struct buf *spooled)
 		if (e->walk == s->walk || e->state == SHIP_SENDING)
 			continue;
 		if (!e->gone) {
-			bool renamed = was_renamed(s, e);
-			uint64_t gone_walk = e->group->gone_walk;
+			bool lives_on = was_renamed(s, e) && !e->stored;
 
-			note_gone(s, e);
+			note_gone(s, e, lives_on);
 			changed = true;
-			if (renamed && !e->stored) {
-				e->group->gone_walk = gone_walk; /* nothing of it went */
+			if (lives_on) {
 				(void)ship_entry_drop(s, e);
 				continue;
 			}
