@@ -233,7 +233,8 @@ int meta_deployment_document(struct meta *m, struct arena *a, const char *id, co
                              struct err *err) MUST_CHECK;
 int meta_deployments_count(struct meta *m, const char *team_id, int64_t *n,
                            struct err *err) MUST_CHECK;
-/* deployment_id NULL: of all, those of one stand together. Newest first. */
+/* deployment_id NULL: of all, those of one stand together. The newest revision first, and of that
+ * the newest. */
 int meta_replicas(struct meta *m, struct arena *a, const char *deployment_id,
                   struct model_replica **out, size_t *n, struct err *err) MUST_CHECK;
 /* How many jobs of its revision have ended by themselves since it was started, and the last one. */
@@ -242,8 +243,8 @@ int meta_deployment_failed(struct meta *m, struct arena *a, const struct model_d
 /* The newest job of its revision, whatever became of it; NULL: all were deleted. */
 int meta_deployment_job(struct meta *m, struct arena *a, const struct model_deployment *d,
                         const char **job_id, struct err *err) MUST_CHECK;
-/* Only while it is `from` and of this revision: ERR_CONFLICT. now_ms: also of its start; what runs
- * already starts anew in so far as what has failed is forgotten. */
+/* Only while it is `from` and of this revision: ERR_CONFLICT. To run is to start anew: what has
+ * failed is forgotten, whatever a clock said that has been put back since. */
 int meta_deployment_want(struct meta *m, const struct model_deployment *from,
                          enum deployment_wanted to, int64_t now_ms, struct err *err) MUST_CHECK;
 int meta_deployment_scale(struct meta *m, const char *id, uint32_t replicas, uint32_t idle_s,

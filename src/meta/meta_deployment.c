@@ -86,7 +86,8 @@ int meta_replicas(struct meta *m, struct arena *a, const char *deployment_id,
 	    " t.node_id, t.node FROM jobs j"
 	    " LEFT JOIN attempts t ON t.id = j.attempt_id AND t.node_rank = 0"
 	    " WHERE j.deployment_id IS NOT NULL AND (?1 IS NULL OR j.deployment_id = ?1)"
-	    " AND j.state IN (%s) ORDER BY j.deployment_id, j.created_ms DESC, j.rowid DESC",
+	    " AND j.state IN (%s) ORDER BY j.deployment_id, j.deployment_revision DESC,"
+	    " j.created_ms DESC, j.rowid DESC",
 	    states);
 	return meta_list(m, a, sql, DB_ARGS(db_text(deployment_id)), sizeof(**out), replica_row,
 	                 out, n, err);
@@ -140,10 +141,12 @@ int meta_deployment_want(struct meta *m, const struct model_deployment *from,
 
 	if (meta_exec(m,
 	              "UPDATE deployments SET wanted = ?, updated_ms = ?,"
-	              " started_ms = CASE WHEN ? = 1 THEN ? ELSE started_ms END"
+	              " started_ms = CASE WHEN ? = 0 THEN started_ms ELSE coalesce("
+	              "(SELECT max(j.created_ms) + 1 FROM jobs j WHERE"
+	              " j.deployment_id = deployments.id AND j.created_ms >= ?), ?) END"
 	              " WHERE id = ? AND wanted = ? AND revision = ?",
 	              DB_ARGS(db_text(deployment_wanted_word[to]), db_int(now_ms), db_int(starts),
-	                      db_int(now_ms), db_text(from->id),
+	                      db_int(now_ms), db_int(now_ms), db_text(from->id),
 	                      db_text(deployment_wanted_word[from->wanted]),
 	                      db_int(from->revision)),
 	              ERR_CONFLICT, err) == 0)

@@ -1439,12 +1439,19 @@ static void deployments_are_kept(void **state)
 	assert_err(join(p, "job0006", &d, false), &p->err, ERR_CONFLICT, "changed");
 	err_clear(&p->err);
 	d.wanted = DEPLOYMENT_SLEEP;
-	assert_ok(meta_deployment_want(p->m, &d, DEPLOYMENT_RUN, 80, &p->err), &p->err);
+	assert_ok(meta_deployment_want(p->m, &d, DEPLOYMENT_RUN, 800, &p->err), &p->err);
 	assert_ok(meta_deployment_scale(p->m, "dep0001", 3, 0, 81, &p->err), &p->err);
 	assert_ok(meta_deployments(p->m, p->a, NULL, NULL, &all, &n, &p->err), &p->err);
-	assert_int_equal(all[0].started_ms, 80);
+	assert_int_equal(all[0].started_ms, 800);
 	assert_int_equal(all[0].replicas, 3);
 	assert_int_equal(all[0].wanted, DEPLOYMENT_RUN);
+
+	/* it has failed, and is started while the clock is behind that of its jobs */
+	d.wanted = DEPLOYMENT_RUN;
+	assert_ok(meta_deployment_want(p->m, &d, DEPLOYMENT_RUN, 50, &p->err), &p->err);
+	assert_ok(meta_deployments(p->m, p->a, NULL, NULL, &all, &n, &p->err), &p->err);
+	assert_ok(meta_deployment_failed(p->m, p->a, &all[0], &failed, &job_id, &p->err), &p->err);
+	assert_int_equal(failed, 0);
 
 	/* a project is not deleted beneath it */
 	assert_err(meta_project_del(p->m, project.id, &p->err), &p->err, ERR_CONFLICT,
