@@ -236,11 +236,33 @@ static void what_a_push_lacks_is_said(void **state)
 	assert_null(v.reason);
 }
 
+/* One that has never served is no exception: the second time it waits, and the deployment starts no
+ * other in its place. */
+static void an_engine_that_dies_at_once_is_started_again_more_slowly(void **state)
+{
+	struct fixture *f = *state;
+	struct deployment_view v = deployed(f, 1, 0);
+	struct model_job j = {0};
+
+	for (int i = 0; i < 2; i++) {
+		fixture_exit(f, run(f, v.job_id), JOB_END_EXIT, 3);
+		deployments_pass(f->app);
+	}
+	queue_pass(f->app);
+	assert_ok(job_ops.get(ADMIN(f), NULL, v.job_id, &j, &f->err), &f->err);
+	assert_int_equal(j.core.state, JOB_PENDING);
+	assert_non_null(strstr(j.reason, "is started again in 15 s"));
+	assert_ok(deployment_ops.get(ADMIN(f), "mine", &v, &f->err), &f->err);
+	assert_int_equal(v.n_jobs, 1);
+	assert_int_equal(v.state, DEPLOYMENT_CREATED);
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(who_asks_after_a_start_waits),
 	FIXTURE_TEST(a_job_of_another_machine_is_not_waited_for),
 	FIXTURE_TEST(a_job_of_a_deployment_is_not_recreated),
 	FIXTURE_TEST(counts_outlive_jobs),
 	FIXTURE_TEST(what_a_push_lacks_is_said),
+	FIXTURE_TEST(an_engine_that_dies_at_once_is_started_again_more_slowly),
 };
 UNIT_MAIN(tests)
