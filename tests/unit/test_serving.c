@@ -257,12 +257,62 @@ static void an_engine_that_dies_at_once_is_started_again_more_slowly(void **stat
 	assert_int_equal(v.state, DEPLOYMENT_CREATED);
 }
 
+static bool ends(struct fixture *f, const char *job_id)
+{
+	enum job_state s = fixture_job(f, job_id).core.state;
+
+	return job_state_is_stopping(s) || job_state_is_final(s);
+}
+
+/* A roll that another one overtakes, then is carried on by the next server, and in the middle of
+ * which the deployment is removed. */
+static void rolls(void **state)
+{
+	struct fixture *f = *state;
+	struct deployment_view first, second, third;
+	struct principal *w1, *w3;
+	struct serving_target to;
+
+	first = deployed(f, 1, 0);
+	w1 = run(f, first.job_id);
+	beat(f, w1, true);
+	second = deployed(f, 1, 0);
+	(void)run(f, second.job_id);
+	third = deployed(f, 1, 0);
+	assert_int_equal(third.d.revision, 3);
+	deployments_pass(f->app);
+	assert_false(ends(f, first.job_id));
+	assert_false(ends(f, second.job_id)); /* it runs, and has not been heard: it may serve */
+	assert_taken(f, &to);
+	w3 = run(f, third.job_id);
+	fixture_restart(f);
+	deployments_pass(f->app);
+	assert_false(ends(f, first.job_id));
+	assert_waits(f, &to);
+	beat(f, w1, true);
+	assert_taken(f, &to);
+	assert_string_equal(to.attempt_id, fixture_job(f, first.job_id).attempt_id);
+	beat(f, w3, true);
+	deployments_pass(f->app);
+	assert_true(ends(f, first.job_id));
+	assert_true(ends(f, second.job_id));
+	assert_taken(f, &to);
+	assert_string_equal(to.attempt_id, fixture_job(f, third.job_id).attempt_id);
+	first = deployed(f, 1, 0);
+	assert_ok(deployment_ops.remove(ADMIN(f), "mine", &f->err), &f->err);
+	deployments_pass(f->app);
+	assert_true(ends(f, first.job_id));
+	assert_true(ends(f, third.job_id));
+	assert_refused(f, &to, ERR_UNAVAILABLE, "stopping");
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(who_asks_after_a_start_waits),
 	FIXTURE_TEST(a_job_of_another_machine_is_not_waited_for),
 	FIXTURE_TEST(a_job_of_a_deployment_is_not_recreated),
 	FIXTURE_TEST(counts_outlive_jobs),
 	FIXTURE_TEST(what_a_push_lacks_is_said),
+	FIXTURE_TEST(rolls),
 	FIXTURE_TEST(an_engine_that_dies_at_once_is_started_again_more_slowly),
 };
 UNIT_MAIN(tests)
