@@ -453,8 +453,10 @@ static int hear_serving(const struct ask *ask, const struct mine *m,
 	                   hb->serves && !job_state_is_stopping(m->job.core.state)))
 		return 0;
 	/* its end may have come since it was read: nobody would take it out of the list again */
-	if (find(ask, &now, err) < 0)
+	if (find(ask, &now, err) < 0) {
+		serving_ended(app, m->row.id); /* its next heartbeat says it again */
 		return -1;
+	}
 	if (is_over(&now))
 		serving_ended(app, m->row.id);
 	return 0;
