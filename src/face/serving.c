@@ -77,6 +77,7 @@ static int forward(struct request *rq, struct err *err)
 	}
 	*t = (struct taken){TAKEN_MAGIC, ctx, to.attempt_id};
 	call.token = to.key;
+	call.waited = rq->wakes > 0;
 	call.url = arena_printf(rq->arena, "http://127.0.0.1:%" PRIu32 "/%.*s", to.port,
 	                        STR_ARG(rest));
 	if (reply_relay(rq, ctx->relay, &call, err) == 0)

@@ -21,6 +21,11 @@
 #define CONNECT_MS 5000    /* on this machine */
 #define PATIENCE_MS 600000 /* a long prompt, or many that wait their turn */
 #define IDLE_CONNECTIONS 256L
+/* Requests that have waited for one server come all at once, and it may take only a few connections
+ * before it has accepted them (5 in llama.cpp, and in Python's http.server). What is beyond is lost
+ * without a word, and tried again by the kernel after 1, 3, 7, 15 s. */
+#define GENTLY_MS 10
+#define GENTLY_N 4
 #define HEADERS_MAX ((size_t)64 << 10) /* of the reply */
 #define STATUS_MIN 200
 #define STATUS_MAX 599
@@ -34,6 +39,7 @@ struct relayed {
 	struct curl_slist *headers;
 	const char *url, *token;
 	struct str body;
+	bool waited;
 	int64_t head_ms, silence_ms, started_ms, moved_ms, first_ms;
 	void (*ended)(void *arg, const struct relay_end *end);
 	void *arg;
@@ -66,6 +72,8 @@ struct relay {
 	atomic_bool stop;
 	atomic_bool room;         /* a ring that was full has some */
 	LIST_HEAD(, relayed) all; /* the thread's */
+	size_t held;              /* of these are not begun yet: they have no `easy` */
+	int64_t let_ms;           /* when some of them were begun last */
 };
 
 static void relayed_check(const struct relayed *t)
@@ -320,7 +328,9 @@ static void let_go(struct relayed *t, bool left, enum err_code code, const char 
 
 	tell(t, left, why);
 	LIST_REMOVE(t, link);
-	if (t->easy != NULL) {
+	if (t->easy == NULL) {
+		r->held--;
+	} else {
 		(void)curl_multi_remove_handle(r->multi, t->easy);
 		curl_easy_cleanup(t->easy);
 		t->easy = NULL;
@@ -503,7 +513,29 @@ static void take_fresh(struct relay *r)
 	for (; t != NULL; t = next) {
 		next = t->next_new;
 		LIST_INSERT_HEAD(&r->all, t, link);
+		if (t->waited)
+			r->held++;
+		else
+			begin(t);
+	}
+}
+
+static void let_some(struct relay *r, int64_t now)
+{
+	struct relayed *t;
+	size_t n = 0;
+
+	if (r->held == 0 || now - r->let_ms < GENTLY_MS)
+		return;
+	r->let_ms = now;
+	LIST_FOREACH(t, &r->all, link)
+	{
+		if (t->easy != NULL)
+			continue;
 		begin(t);
+		r->held--;
+		if (++n == GENTLY_N)
+			break;
 	}
 }
 
@@ -517,6 +549,7 @@ static void *relay_main(void *arg)
 		int64_t now = clock_mono_ms();
 
 		take_fresh(r);
+		let_some(r, now);
 		go_on(r);
 		(void)curl_multi_perform(r->multi, &running);
 		hear(r);
@@ -524,7 +557,7 @@ static void *relay_main(void *arg)
 			looked = now;
 			look_after(r);
 		}
-		(void)curl_multi_poll(r->multi, NULL, 0, TICK_MS, NULL);
+		(void)curl_multi_poll(r->multi, NULL, 0, r->held > 0 ? GENTLY_MS : TICK_MS, NULL);
 	}
 	return NULL;
 }
@@ -579,6 +612,7 @@ int reply_relay(struct request *rq, struct relay *r, const struct relay_call *ca
 	                      .token = call->token == NULL ? NULL
 	                                                   : arena_cstr(rq->arena, call->token),
 	                      .body = call->body,
+	                      .waited = call->waited,
 	                      .head_ms = call->head_ms > 0 ? call->head_ms : PATIENCE_MS,
 	                      .silence_ms = call->silence_ms > 0 ? call->silence_ms : PATIENCE_MS,
 	                      .ended = call->ended,

@@ -30,6 +30,7 @@ struct relay_call {
 	const char *url;   /* http://127.0.0.1:PORT/path?query; kept as long as the request lives */
 	const char *token; /* goes there as Bearer; NULL: none */
 	struct str body;
+	bool waited;        /* as others may have, for the same moment: see GENTLY_MS in relay.c */
 	int64_t head_ms;    /* until the head of the reply; 0 = 10 minutes */
 	int64_t silence_ms; /* between two pieces of its body; 0 = 10 minutes */
 	void (*ended)(void *arg, const struct relay_end *end); /* may be NULL */

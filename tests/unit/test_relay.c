@@ -9,6 +9,7 @@
 #include "unit.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -22,7 +23,8 @@ struct world {
 	int listens;
 	char url[64];
 	int64_t head_ms, silence_ms;
-	atomic_uint ends;
+	bool waited;
+	atomic_uint asked, ends;
 	struct relay_end end; /* the last one */
 };
 
@@ -40,6 +42,7 @@ static int pass_on(struct request *rq, struct err *err)
 	struct relay_call call = {.token = "engine",
 	                          .head_ms = w->head_ms,
 	                          .silence_ms = w->silence_ms,
+	                          .waited = w->waited,
 	                          .ended = on_end,
 	                          .arg = w};
 
@@ -47,6 +50,7 @@ static int pass_on(struct request *rq, struct err *err)
 		return -1;
 	call.url = arena_printf(rq->arena, "%s/%.*s?%.*s", w->url, STR_ARG(rq->arg[0]),
 	                        STR_ARG(rq->query));
+	atomic_fetch_add(&w->asked, 1);
 	return reply_relay(rq, w->relay, &call, err);
 }
 
@@ -482,11 +486,68 @@ static void the_server_ends(void **state UNUSED)
 	stop(&w);
 }
 
+/* Connections that the other server has not accepted yet. */
+static size_t in_line(const struct world *w)
+{
+	struct tcp_info info = {0};
+	socklen_t n = sizeof(info);
+
+	assert_int_equal(getsockopt(w->listens, IPPROTO_TCP, TCP_INFO, &info, &n), 0);
+	return info.tcpi_unacked;
+}
+
+static void ask_for(struct world *w, int *fd, size_t n)
+{
+	unsigned asked = atomic_load(&w->asked) + (unsigned)n;
+
+	for (size_t i = 0; i < n; i++)
+		fd[i] = ask(w, ASK("GET", "x") "\r\n");
+	for (int64_t until = clock_mono_ms() + WAIT_MS; atomic_load(&w->asked) < asked;) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(1);
+	}
+}
+
+static void leave(const int *fd, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		(void)close(fd[i]);
+}
+
+/* Those that leave before their turn are told of, too. */
+static void many_that_waited_come_a_few_at_a_time(void **state UNUSED)
+{
+	struct world w = {.waited = true};
+	int64_t since, until = clock_mono_ms() + WAIT_MS;
+	int fd[240];
+
+	start(&w);
+	assert_int_equal(listen(w.listens, 1000), 0);
+	since = clock_mono_ms();
+	ask_for(&w, fd, 100);
+	while (in_line(&w) < 100) {
+		assert_true(clock_mono_ms() < until);
+		clock_sleep_ms(1);
+	}
+	assert_true(clock_mono_ms() - since >= 200); /* 4 in 10 ms */
+	leave(fd, 100);
+	wait_ends(&w, 100);
+	ask_for(&w, fd, COUNT(fd));
+	leave(fd, COUNT(fd));
+	wait_ends(&w, 100 + COUNT(fd));
+	stop(&w);
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_whole_reply),         cmocka_unit_test(without_a_body),
-	cmocka_unit_test(pieces_as_they_come),   cmocka_unit_test(no_reply),
-	cmocka_unit_test(ends_in_the_middle),    cmocka_unit_test(clients_that_leave),
-	cmocka_unit_test(a_client_that_is_slow), cmocka_unit_test(many_at_once),
+	cmocka_unit_test(a_whole_reply),
+	cmocka_unit_test(without_a_body),
+	cmocka_unit_test(pieces_as_they_come),
+	cmocka_unit_test(no_reply),
+	cmocka_unit_test(ends_in_the_middle),
+	cmocka_unit_test(clients_that_leave),
+	cmocka_unit_test(a_client_that_is_slow),
+	cmocka_unit_test(many_at_once),
 	cmocka_unit_test(the_server_ends),
+	cmocka_unit_test(many_that_waited_come_a_few_at_a_time),
 };
 UNIT_MAIN(tests)
