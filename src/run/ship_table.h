@@ -200,6 +200,7 @@ struct ship {
 	struct ship_watch *watch; /* NULL = none */
 	bool woken;               /* inotify has news */
 	struct buf moved;         /* folders that got their name by a rename, each with a NUL */
+	size_t moved_late;        /* bytes of it that the last walk has left */
 	pthread_t walker, publisher, sender[SHIP_SENDERS];
 	atomic_bool halt; /* cancels what is being sent */
 };
@@ -249,6 +250,8 @@ bool ship_walk(struct ship *s);
 /* ship_watch.c: inotify, so that a look follows what happens. */
 void ship_watch_start(struct ship *s);
 void ship_watch_folder(struct ship *s, int dirfd, const char *path); /* "" = the root */
+/* Takes note of all that has happened; with the lock. False: no more can be read. */
+bool ship_watch_take(struct ship *s);
 void ship_watch_stop(struct ship *s);
 /* ship_probe.c: who writes? Without the lock. */
 void ship_probe(struct ship *s);

@@ -479,28 +479,48 @@ static void restat(struct ship *s, const struct spooled *x)
 	lock_give(&s->lock);
 }
 
-/* Checkpoints that came with a rename of their folder, whole. */
-static void settle_moved(struct ship *s)
+/* Its checkpoints came with the rename, whole. False: this walk has seen none of them. */
+static bool came_with(struct ship *s, struct str path)
 {
 	struct ship_group *g = NULL;
-	struct str rest = buf_view(&s->moved), path;
+	bool seen = false;
 
+	TAILQ_FOREACH(g, &s->list, link)
+	{
+		struct ship_entry *e = NULL;
+		struct str name = str_of(g->name);
+		bool below = name.n >= path.n && memcmp(name.p, path.p, path.n) == 0 &&
+		             (name.n == path.n || name.p[path.n] == '/');
+		bool fresh = below && g->grown_walk == s->walk;
+
+		seen = seen || fresh;
+		TAILQ_FOREACH(e, &g->entries, peer)
+		fresh = fresh && (e->first_walk == s->walk || e->gone);
+		if (fresh)
+			g->moved_walk = s->walk;
+	}
+	return seen;
+}
+
+/* One that got its name behind the walker's back is seen by the next walk. */
+static void settle_moved(struct ship *s)
+{
+	AUTO_BUF struct buf late = BUF_INIT(s->moved.max);
+	struct str rest, path;
+
+	(void)ship_watch_take(s); /* what happened before this walk looked is known by now */
+	rest = buf_view(&s->moved);
 	while (str_cut(&rest, '\0', &path) && path.n > 0) {
-		TAILQ_FOREACH(g, &s->list, link)
-		{
-			struct ship_entry *e = NULL;
-			struct str name = str_of(g->name);
-			bool below = name.n >= path.n && memcmp(name.p, path.p, path.n) == 0 &&
-			             (name.n == path.n || name.p[path.n] == '/');
-			bool fresh = below && g->grown_walk == s->walk;
+		bool was_late = s->moved.n - rest.n <= s->moved_late;
 
-			TAILQ_FOREACH(e, &g->entries, peer)
-			fresh = fresh && (e->first_walk == s->walk || e->gone);
-			if (fresh)
-				g->moved_walk = s->walk;
+		if (!came_with(s, path) && !was_late) {
+			buf_add(&late, path.p, path.n);
+			buf_putc(&late, '\0');
 		}
 	}
 	buf_clear(&s->moved);
+	buf_str(&s->moved, buf_view(&late));
+	s->moved_late = s->moved.n;
 }
 
 /* A fault that this walk did not meet again has been mended. */

@@ -16,6 +16,7 @@
 
 struct ship_watch {
 	int fd, stop_fd;
+	char *piece; /* PIECE bytes; under the ship's lock, as is all reading */
 	pthread_t thread;
 	struct map *paths; /* descriptor of a watch -> path of its folder; under the ship's lock */
 };
@@ -45,7 +46,6 @@ static void forget(struct ship *s, int wd)
 
 static void take(struct ship *s, const char *piece, size_t n)
 {
-	lock_take(&s->lock);
 	for (size_t at = 0; at + sizeof(struct inotify_event) <= n;) {
 		struct inotify_event e;
 
@@ -59,29 +59,37 @@ static void take(struct ship *s, const char *piece, size_t n)
 	}
 	s->woken = true;
 	cond_broadcast(&s->changed);
-	lock_give(&s->lock);
+}
+
+bool ship_watch_take(struct ship *s)
+{
+	ssize_t n = 1;
+
+	assert(lock_is_mine(&s->lock));
+	while (s->watch != NULL && n > 0) {
+		n = read(s->watch->fd, s->watch->piece, PIECE);
+		if (n > 0)
+			take(s, s->watch->piece, (size_t)n);
+	}
+	return n >= 0 || errno == EAGAIN || errno == EINTR;
 }
 
 static void *watcher(void *ship)
 {
 	struct ship *s = ship_at(ship);
-	char *piece = xmalloc(PIECE);
+	bool goes_on = true; /* else walks go on without it */
 
-	for (;;) {
+	while (goes_on) {
 		struct pollfd p[] = {{.fd = s->watch->fd, .events = POLLIN},
 		                     {.fd = s->watch->stop_fd, .events = POLLIN}};
-		ssize_t n;
 
 		(void)poll(p, COUNT(p), -1);
 		if (p[1].revents != 0)
 			break;
-		n = read(s->watch->fd, piece, PIECE);
-		if (n > 0)
-			take(s, piece, (size_t)n);
-		else if (n < 0 && errno != EAGAIN && errno != EINTR)
-			break; /* walks go on without it */
+		lock_take(&s->lock);
+		goes_on = ship_watch_take(s);
+		lock_give(&s->lock);
 	}
-	free(piece);
 	return NULL;
 }
 
@@ -92,6 +100,7 @@ void ship_watch_start(struct ship *s)
 	w->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	w->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	w->paths = map_new();
+	w->piece = xmalloc(PIECE);
 	s->watch = w;
 	if (w->fd >= 0 && w->stop_fd >= 0 && pthread_create(&w->thread, NULL, watcher, s) == 0)
 		return;
@@ -100,6 +109,7 @@ void ship_watch_start(struct ship *s)
 	close_fd_p(&w->fd);
 	close_fd_p(&w->stop_fd);
 	map_free(w->paths);
+	free(w->piece);
 	free(w);
 }
 
@@ -143,6 +153,7 @@ void ship_watch_stop(struct ship *s)
 	(void)close(w->stop_fd);
 	map_each(w->paths, free_path, NULL);
 	map_free(w->paths);
+	free(w->piece);
 	free(w);
 	s->watch = NULL;
 }

@@ -565,6 +565,36 @@ static void an_early_scratch_file_is_not_the_checkpoint(void **state)
 	wait_said(p, "[checkpoint-1 COMPLETE 2]");
 }
 
+/* Behind the walker's back: the folder of folders was read before. */
+static void make_and_rename(struct place *p, const char *path)
+{
+	char *name = arena_printf(p->a, "new-%.*s", (int)strcspn(path, "/"), path);
+
+	put(p, arena_printf(p->a, "tmp-%s/model.raw", name), "weights");
+	assert_int_equal(rename(in(p, arena_printf(p->a, "tmp-%s", name)), in(p, name)), 0);
+}
+
+/* What is made and renamed while the walker looks elsewhere is whole, though the job fails. */
+static void a_rename_during_a_look(void **state)
+{
+	struct place *p = *state;
+	struct ckpt c;
+
+	settle_in(p, NEVER_MS);
+	start(p);
+	for (int i = 1; i < 9; i++) {
+		char *path = arena_printf(p->a, "checkpoint-%d/model.raw", i);
+
+		put(p, path, "weights");
+		right_after(p, path, false, make_and_rename);
+	}
+	assert_true(ship_finish(p->ship, false));
+	for (int i = 1; i < 9; i++) {
+		assert_true(manifest(p, arena_printf(p->a, "new-checkpoint-%d", i), &c));
+		assert_int_equal(c.state, CKPT_COMPLETE);
+	}
+}
+
 static void an_early_rename_is_no_removal(void **state)
 {
 	struct place *p = *state;
@@ -676,6 +706,7 @@ static const struct CMUnitTest tests[] = {
 	T(written_on_after_it_was_sent),
 	T(an_early_scratch_file_is_not_the_checkpoint),
 	T(an_early_rename_is_no_removal),
+	T(a_rename_during_a_look),
 	T(a_link_that_fails_is_tried_again),
 	T(what_could_not_be_kept_is_missed),
 };
