@@ -494,6 +494,19 @@ static int take_heartbeat(const struct ask *ask, const struct wire_heartbeat *hb
 	return 0;
 }
 
+/* It was told to stop, and answers requests still: engines break these off when they get SIGTERM.
+ */
+static bool still_answers(struct app *app, const struct model_job *job)
+{
+	struct specs_hold hold AUTO_SPEC = {0};
+	struct err unread = {0};
+	int64_t retired_ms;
+
+	return serving_in_flight(app, job->id, &retired_ms) > 0 &&
+	       specs_get(app, job->id, &hold, &unread) == 0 &&
+	       retired_ms < (int64_t)hold.spec->grace_s * 1000;
+}
+
 static int show_desired(const struct ask *ask, struct wire_desired *out, struct err *err)
 {
 	struct app *app = ask->app;
@@ -511,6 +524,8 @@ static int show_desired(const struct ask *ask, struct wire_desired *out, struct 
 	live_show_nodes(app, m.all, m.n);
 	if (stopping && !out->now && meta_job_stop_now(app->meta, m.job.id, &out->now, err) < 0)
 		return -1;
+	if (stopping && !out->now && !is_over(&m))
+		out->stop = !still_answers(app, &m.job);
 	for (size_t i = 0; i < m.n; i++) {
 		out->stop = out->stop || jobs_bad_end(m.all[i].exit_json);
 		idle = idle && m.all[i].idle;

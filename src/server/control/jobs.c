@@ -55,6 +55,8 @@ int jobs_stop(struct app *app, struct arena *a, const struct model_job *job, con
 	                      .message = why,
 	                      .reason = why,
 	                      .stop_now = now};
+	unsigned in_flight;
+	int64_t retired_ms;
 
 	s.end = job_state_is_placed(job->core.state) && job->core.state != JOB_CREATED
 	                ? JOB_END_NONE /* the runners say */
@@ -64,6 +66,9 @@ int jobs_stop(struct app *app, struct arena *a, const struct model_job *job, con
 	              NULL, err) < 0)
 		return -1;
 	(void)serving_retire(app, job->id, false);
+	in_flight = now ? 0 : serving_in_flight(app, job->id, &retired_ms);
+	if (in_flight > 0)
+		app_log(app, job->id, "it answers the requests that it has first: %u", in_flight);
 	if (job->attempt_id != NULL)
 		app_notify(app, CHANNEL_DESIRED, job->attempt_id);
 	loop_kick(app->reconcile);

@@ -28,9 +28,10 @@ struct replica {
 	char *attempt_id, *job_id, *team_id, *team_name, *name;
 	uint32_t port;
 	bool serves, over;
-	bool deployed; /* its job is one of a deployment */
-	bool served;   /* at any time */
-	bool retired;  /* see serving_retire */
+	bool deployed;      /* its job is one of a deployment */
+	bool served;        /* at any time */
+	bool retired;       /* see serving_retire */
+	int64_t retired_ms; /* since when; monotonic */
 	unsigned in_flight;
 	uint64_t requests, failures;
 	struct sum *sum; /* of its deployment; NULL: it has none any more, or never had */
@@ -245,6 +246,27 @@ void serving_show(struct app *app, struct model_replica *r, size_t n)
 	lock_give(&s->lock);
 }
 
+unsigned serving_in_flight(struct app *app, const char *job_id, int64_t *retired_ms)
+{
+	struct serving *s = app->serving;
+	unsigned in_flight = 0;
+	struct replica *r;
+
+	*retired_ms = 0;
+	lock_take(&s->lock);
+	LIST_FOREACH(r, &s->all, link)
+	{
+		replica_check(s, r);
+		if (r->over || strcmp(r->job_id, job_id) != 0)
+			continue;
+		in_flight = r->in_flight;
+		*retired_ms = r->retired ? clock_mono_ms() - r->retired_ms : 0;
+		break;
+	}
+	lock_give(&s->lock);
+	return in_flight;
+}
+
 static bool retire(struct app *app, const char *job_id, bool retired, bool if_idle)
 {
 	struct serving *s = app->serving;
@@ -258,6 +280,8 @@ static bool retire(struct app *app, const char *job_id, bool retired, bool if_id
 		if (r->over || strcmp(r->job_id, job_id) != 0)
 			continue;
 		done = !if_idle || r->in_flight == 0;
+		if (done && !r->retired)
+			r->retired_ms = clock_mono_ms();
 		if (done)
 			r->retired = retired;
 		break;
@@ -452,6 +476,7 @@ static void give(struct app *app, const char *attempt_id, bool failed)
 {
 	struct serving *s = app->serving;
 	struct replica *r;
+	bool told;
 
 	lock_take(&s->lock);
 	r = find(s, attempt_id);
@@ -461,9 +486,12 @@ static void give(struct app *app, const char *attempt_id, bool failed)
 	if (r->sum != NULL)
 		r->sum->failures += failed ? 1 : 0;
 	r->used_ms = clock_mono_ms();
+	told = r->retired && r->in_flight == 0; /* now its runner hears that it is to stop */
 	if (r->over && r->in_flight == 0)
 		drop(r);
 	lock_give(&s->lock);
+	if (told)
+		app_notify(app, CHANNEL_DESIRED, attempt_id);
 }
 
 static int list(const struct ask *ask, struct serving_row **out, size_t *n, struct err *err UNUSED)

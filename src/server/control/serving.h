@@ -31,6 +31,8 @@ int serving_refuse(struct app *app, const char *name, const char *job_id, enum j
 void serving_sum(struct app *app, const char *deployment_id, uint64_t *requests,
                  uint64_t *failures);
 void serving_forget(struct app *app, const char *deployment_id); /* it was removed */
+/* How many requests the job still answers, and since when it gets no more: 0, it does. */
+unsigned serving_in_flight(struct app *app, const char *job_id, int64_t *retired_ms);
 
 /* It gets no more requests, as it is to end. if_idle: only if none is on its way. True: so it is,
  * or nothing is known of it. */
