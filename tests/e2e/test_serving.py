@@ -235,6 +235,10 @@ def test_a_checkpoint_is_deployed_and_the_next_one_rolled_in(cluster):
     assert [m.id for m in ai.models.list()] == ["second"] and "no engine" in cluster.cli("logs", said["training_job_id"]).out
     v = view(cluster)
     assert v["state"] == "READY" and v["revision"] == 3 and [j["revision"] for j in v["jobs"]] == [2], v
+    # an engine that ends is started again, also one that says that all is well
+    with pytest.raises(openai.APIConnectionError):
+        list(ai.chat.completions.create(**say("and leave"), stream=True))
+    until(lambda: "attempt 1 of 100 ended (job failed: its server has ended" in cluster.cli("logs", v["jobs"][0]["training_job_id"]).out)
 
 
 def test_how_many_and_none(cluster):

@@ -256,9 +256,16 @@ static bool is_failure(const struct wire_exit *x)
 	        x->end == JOB_END_OOM_CUDA || x->end == JOB_END_DISK);
 }
 
-static enum job_event event_of(const struct job_spec *spec, const struct wire_exit *x)
+/* Engines end in peace when what computes for them has died: the deployment wants one that runs. */
+static bool is_early(const struct job_spec *spec, const struct model_job *job)
 {
-	if (x->end == JOB_END_EXIT && x->code == 0)
+	return job->deployment_id != NULL && spec->retry.on_failure;
+}
+
+static enum job_event event_of(const struct job_spec *spec, const struct model_job *job,
+                               const struct wire_exit *x)
+{
+	if (x->end == JOB_END_EXIT && x->code == 0 && !is_early(spec, job))
 		return x->synced || !spec->ckpt.enabled ? JOB_EV_EXIT_OK : JOB_EV_EXIT_BAD;
 	if (x->end == JOB_END_LOST && spec->retry.on_lost)
 		return JOB_EV_LOST;
@@ -290,7 +297,9 @@ static char *outcome(struct arena *a, const struct model_job *job, const struct 
 	if (ev == JOB_EV_EXIT_OK)
 		return arena_printf(a, "job completed");
 	if (x->end == JOB_END_EXIT && x->code == 0)
-		return arena_printf(a, "job failed: its last checkpoint was not uploaded");
+		return arena_printf(a, "job failed: %s",
+		                    ev == JOB_EV_RETRY ? "its server has ended (exit code 0)"
+		                                       : "its last checkpoint was not uploaded");
 	if (job->core.state == JOB_DEPLOYING)
 		return arena_printf(a, "job could not be deployed: %s%s%s",
 		                    x->stage ? x->stage : "", x->stage ? ": " : "",
@@ -340,7 +349,7 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	}
 	combine(a, t, n, &x, &rank);
 	by_our_clock(job, t, n, &x);
-	s.event = event_of(spec, &x);
+	s.event = event_of(spec, job, &x);
 	if (x.end == JOB_END_LOST) /* it said nothing: that is what the server found */
 		s.actor = "server";
 	words = outcome(a, job, &x, s.event, rank);

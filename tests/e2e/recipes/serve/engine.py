@@ -1,7 +1,7 @@
 """An HTTP server as inference engines are, small enough for a test: it says each word of what it is asked again.
 
 /health is 200 once the file `loaded` is there, or at once with ENGINE_READY; /v1/models and /v1/chat/completions are as OpenAI's, with streams. What comes without the key
-is refused. A prompt of `die` ends the process in the middle of its reply, `slow` waits for the file `go` before its last word.
+is refused. A prompt of `die` ends the process in the middle of its reply, `leave` too, but without an error, `slow` waits for the file `go` before its last word.
 """
 import json
 import os
@@ -63,8 +63,8 @@ class Engine(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for n, word in enumerate(words):
-            if word == "die":
-                os._exit(3)
+            if word in ("die", "leave"):
+                os._exit(3 if word == "die" else 0)
             while words[0] == "slow" and n == len(words) - 1 and not (HERE / "go").exists():
                 time.sleep(0.05)
             choice = {"index": 0, "delta": {"content": word + " "}, "finish_reason": None}
