@@ -23,10 +23,11 @@ static const struct {
                             "deploy with --image vllm/vllm-openai:latest, or install it on the "
                             "machine",
                             "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" ", "vllm"},
-	[INFERENCE_SGLANG] = {"python3 -c 'import sglang' 2>/dev/null",
-                              "deploy with --image lmsysorg/sglang:latest, or install it on the "
-                              "machine",
-                              "", "python3 -m sglang.launch_server"},
+	[INFERENCE_SGLANG] = {"python3 -c 'from importlib.util import find_spec as f; "
+                              "assert f(\"sglang\")' 2>/dev/null",
+                              "deploy with --image lmsysorg/sglang:latest, or install it for "
+                              "python3 on the machine",
+                              "", "python3"},
 	[INFERENCE_LLAMA] = {"command -v llama-server >/dev/null",
                              "deploy with --image ghcr.io/ggml-org/llama.cpp:server, or install "
                              "it on the machine",
@@ -41,6 +42,13 @@ static const struct {
                  "that for python3 on the machine",
                  "HF_HUB_OFFLINE=1 ", "python3"},
 };
+
+/* SGLang takes its key as an argument alone, which other users of the machine can read: one is made
+ * of the variable where nobody sees it. */
+static const char sglang_with_key[] =
+	"import os, runpy, sys\n"
+	"sys.argv += [\"--api-key\", os.environ[\"STOKER_SERVE_KEY\"]]\n"
+	"runpy.run_module(\"sglang.launch_server\", run_name=\"__main__\")\n";
 
 /* `transformers serve` behind a look at the key. It hands its application to uvicorn. */
 static const char transformers_with_key[] =
@@ -251,7 +259,6 @@ static void sglang(const struct inference_facts *f, const struct inference_place
 	chat_template(f, at, out);
 	if (f->gpus > 1)
 		buf_printf(out, " --tp %" PRIu32, f->gpus);
-	buf_puts(out, " --api-key \"$STOKER_SERVE_KEY\"");
 }
 
 static void llama(const struct inference_facts *f, const struct inference_places *at,
@@ -310,6 +317,7 @@ void inference_command(const struct inference_facts *f, enum inference_engine en
 		vllm(f, at, out);
 		break;
 	case INFERENCE_SGLANG:
+		flag(out, "-c", sglang_with_key);
 		sglang(f, at, out);
 		break;
 	case INFERENCE_LLAMA:

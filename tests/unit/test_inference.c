@@ -8,7 +8,7 @@ static const struct inference_places at = {
 /* The lines of Python in a command are one word here. */
 static void without_program(const char *command, struct buf *out)
 {
-	const char *from = strstr(command, "import hmac"), *end = from;
+	const char *from = strstr(command, "import "), *end = from;
 
 	if (from == NULL) {
 		buf_puts(out, command);
@@ -56,9 +56,8 @@ static void commands(void **state UNUSED)
 		{"by sglang",
 	         {.name = "c", .kind = "full", .config = true, .tokenizer = true, .gpus = 4},
 	         INFERENCE_SGLANG,
-	         "exec python3 -m sglang.launch_server --model-path '/models/mine' "
-	         "--served-model-name 'mine' --tp 4 --api-key \"$STOKER_SERVE_KEY\" --host "
-	         "127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
+	         "exec python3 -c 'PROGRAM' --model-path '/models/mine' --served-model-name "
+	         "'mine' --tp 4 --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
 		{"gguf",
 	         {.name = "c", .kind = "gguf", .gguf = "it's q4.gguf", .gpus = 1},
 	         INFERENCE_LLAMA,
