@@ -100,6 +100,64 @@ static bool is(const struct inference_facts *f, enum ckpt_kind kind)
 	return f->kind != NULL && strcmp(f->kind, ckpt_kind_word(kind)) == 0;
 }
 
+/* The value of a key of a GGUF header, when it is a text and among the first ones. */
+static struct str gguf_text(struct str head, const char *key)
+{
+	static const char is_text[4] = {8, 0, 0, 0};
+	size_t n = strlen(key);
+	const char *p = head.p, *end = head.p + head.n;
+
+	while (p != NULL && (p = memmem(p, (size_t)(end - p), key, n)) != NULL) {
+		uint64_t value = 0;
+
+		p += n;
+		if ((size_t)(end - p) < sizeof(is_text) + sizeof(value) ||
+		    memcmp(p, is_text, sizeof(is_text)) != 0)
+			continue;
+		p += sizeof(is_text);
+		for (size_t i = sizeof(value); i-- > 0;)
+			value = value << 8 | (uint8_t)p[i];
+		p += sizeof(value);
+		if (value <= (size_t)(end - p))
+			return str_n(p, (size_t)value);
+	}
+	return str_of(NULL);
+}
+
+bool inference_gguf_is_later(struct str path)
+{
+	static const char form[] = "-00000-of-00000.gguf";
+	const size_t n = sizeof(form) - 1;
+	struct str end = str_skip(path, path.n - MIN(path.n, n));
+
+	if (end.n < n || str_starts(end, "-00001"))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (form[i] == '0' ? end.p[i] < '0' || end.p[i] > '9' : end.p[i] != form[i])
+			return false;
+	return true;
+}
+
+void inference_gguf(struct inference_facts *f, const char *path, struct str head)
+{
+	struct str type = gguf_text(head, "general.type");
+	const char **place = &f->gguf;
+
+	if (str_eq(type, "imatrix")) /* of a quantization that was made */
+		return;
+	if (str_eq(type, "adapter"))
+		place = &f->gguf_lora;
+	/* the second is how it was said before */
+	else if (str_eq(type, "mmproj") || str_eq(gguf_text(head, "general.architecture"), "clip"))
+		place = &f->mmproj;
+	if (*place == NULL) {
+		*place = path;
+	} else if (place != &f->mmproj) {
+		f->gguf_two[0] = *place;
+		f->gguf_two[1] = path;
+	}
+}
+
 static int check_kind(const struct inference_facts *f, struct err *err)
 {
 	for (size_t i = 0; i < COUNT(shards); i++) {
@@ -128,28 +186,53 @@ bool inference_is_repo(const char *base_model)
 	                          "-_./") == strlen(base_model);
 }
 
-enum inference_base inference_base(const struct inference_facts *f)
+enum inference_base inference_base(const struct inference_facts *f, enum inference_engine engine)
 {
+	if (engine == INFERENCE_LLAMA)
+		return INFERENCE_BASE_NONE;
 	if (is(f, CKPT_LORA))
 		return INFERENCE_BASE_WHOLE;
-	return is(f, CKPT_GGUF) || f->tokenizer ? INFERENCE_BASE_NONE : INFERENCE_BASE_TOKENIZER;
+	return f->tokenizer ? INFERENCE_BASE_NONE : INFERENCE_BASE_TOKENIZER;
+}
+
+static int check_gguf(const struct inference_facts *f, struct err *err)
+{
+	if (f->gguf_two[0] != NULL)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"checkpoint %s has %.200s and %.200s, and llama.cpp serves one of them: "
+			"save each into a checkpoint of its own, or name one with --command",
+			f->name, f->gguf_two[0], f->gguf_two[1]);
+	if (f->gguf != NULL)
+		return 0;
+	if (f->gguf_lora != NULL)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"checkpoint %s has %.200s, an adapter, and not the model that it adapts: "
+			"save that as *.gguf beside it, or merge them with llama-export-lora",
+			f->name, f->gguf_lora);
+	return err_set(err, ERR_UNSUPPORTED,
+	               is(f, CKPT_GGUF)
+	                       ? "checkpoint %s has no model among its *.gguf files, which %s "
+	                         "needs: save that beside them"
+	                       : "checkpoint %s has no *.gguf file, which %s needs: convert it "
+	                         "with llama.cpp's convert_hf_to_gguf.py, or use --engine vllm",
+	               f->name, inference_engine_word[INFERENCE_LLAMA]);
 }
 
 int inference_check(const struct inference_facts *f, enum inference_engine engine, struct err *err)
 {
-	bool gguf = is(f, CKPT_GGUF);
-	enum inference_base base = inference_base(f);
+	enum inference_base base = inference_base(f, engine);
 
 	if (check_kind(f, err) < 0)
 		return -1;
-	if (gguf != (engine == INFERENCE_LLAMA))
-		return err_set(
-			err, ERR_UNSUPPORTED,
-			gguf ? "checkpoint %s is a GGUF file, which %s does not load: use "
-			       "--engine llama.cpp"
-			     : "checkpoint %s has no *.gguf file, which %s needs: convert it "
-			       "with llama.cpp's convert_hf_to_gguf.py, or use --engine vllm",
-			f->name, inference_engine_word[engine]);
+	if (engine == INFERENCE_LLAMA)
+		return check_gguf(f, err);
+	if (is(f, CKPT_GGUF))
+		return err_set(err, ERR_UNSUPPORTED,
+		               "checkpoint %s is a GGUF file, which %s does not load: use "
+		               "--engine llama.cpp",
+		               f->name, inference_engine_word[engine]);
 	if (is(f, CKPT_WHISPER) && engine != INFERENCE_VLLM)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "checkpoint %s is a Whisper model: only vllm serves it", f->name);
@@ -165,7 +248,7 @@ int inference_check(const struct inference_facts *f, enum inference_engine engin
 			"checkpoint %s is an adapter, and transformers serves whole models: use "
 			"--engine vllm, or save what merge_and_unload() returns",
 			f->name);
-	if (!gguf && base != INFERENCE_BASE_WHOLE && !f->config)
+	if (base != INFERENCE_BASE_WHOLE && !f->config)
 		return err_set(
 			err, ERR_UNSUPPORTED,
 			"checkpoint %s has no config.json, so no engine knows what its weights "
@@ -242,7 +325,7 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 	} else {
 		flag(out, "--served-model-name", at->served);
 	}
-	if (inference_base(f) == INFERENCE_BASE_TOKENIZER)
+	if (inference_base(f, INFERENCE_VLLM) == INFERENCE_BASE_TOKENIZER)
 		flag(out, "--tokenizer", at->base);
 	chat_template(f, at, out);
 	if (f->gpus > 1)
@@ -254,20 +337,29 @@ static void sglang(const struct inference_facts *f, const struct inference_place
 {
 	flag(out, "--model-path", at->checkpoint);
 	flag(out, "--served-model-name", at->served);
-	if (inference_base(f) == INFERENCE_BASE_TOKENIZER)
+	if (inference_base(f, INFERENCE_SGLANG) == INFERENCE_BASE_TOKENIZER)
 		flag(out, "--tokenizer-path", at->base);
 	chat_template(f, at, out);
 	if (f->gpus > 1)
 		buf_printf(out, " --tp %" PRIu32, f->gpus);
 }
 
+static void gguf(const char *name, const char *path, const struct inference_places *at,
+                 struct buf *out)
+{
+	if (path == NULL)
+		return;
+	flag(out, name, at->checkpoint);
+	buf_putc(out, '/');
+	buf_shell(out, path);
+}
+
 static void llama(const struct inference_facts *f, const struct inference_places *at,
                   struct buf *out)
 {
-	buf_puts(out, " --model ");
-	buf_shell(out, at->checkpoint);
-	buf_putc(out, '/');
-	buf_shell(out, f->gguf);
+	gguf("--model", f->gguf, at, out);
+	gguf("--mmproj", f->mmproj, at, out);
+	gguf("--lora", f->gguf_lora, at, out);
 	flag(out, "--alias", at->served);
 	if (f->gpus > 0)
 		buf_puts(out, " --n-gpu-layers 999");
@@ -281,7 +373,7 @@ static void transformers_folder(const struct inference_facts *f, const struct in
                                 struct buf *out)
 {
 	buf_puts(out, "cd \"$BT_SCRATCH_DIR\" && ");
-	if (inference_base(f) == INFERENCE_BASE_NONE) {
+	if (inference_base(f, INFERENCE_TRANSFORMERS) == INFERENCE_BASE_NONE) {
 		buf_puts(out, "ln -sfn ");
 		buf_shell(out, at->checkpoint);
 		buf_putc(out, ' ');

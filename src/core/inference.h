@@ -27,11 +27,22 @@ struct inference_facts {
 	const char *name; /* of the checkpoint, for messages */
 	const char *kind; /* ckpt_kind_word() */
 	bool config, tokenizer, chat_template;
-	const char *gguf;       /* path of the first *.gguf below the checkpoint; NULL: none */
-	const char *base_model; /* NULL: not known. Of a full model: where its tokenizer is */
-	int64_t lora_rank;      /* 0 = not known */
+	/* Paths below the checkpoint, by inference_gguf(); NULL: none. */
+	const char *gguf;        /* the model; of a split one its first file */
+	const char *gguf_lora;   /* an adapter for it */
+	const char *mmproj;      /* what makes tokens of pictures for it */
+	const char *gguf_two[2]; /* models, or adapters: which is meant nobody knows */
+	const char *base_model;  /* NULL: not known. Of a full model: where its tokenizer is */
+	int64_t lora_rank;       /* 0 = not known */
 	uint32_t gpus;
 };
+
+/* "x-00002-of-00003.gguf": the first file of a split model names the others. */
+bool inference_gguf_is_later(struct str path);
+/* Any other *.gguf of the checkpoint. What it is for is said by its header; path must live as long
+ * as the facts. */
+#define INFERENCE_GGUF_HEAD ((size_t)64 << 10) /* bytes of it that are looked at */
+void inference_gguf(struct inference_facts *f, const char *path, struct str head);
 
 /* What serves such a checkpoint by default. ERR_UNSUPPORTED: nothing does, and what would help. */
 int inference_choose(const struct inference_facts *f, enum inference_engine *out,
@@ -39,9 +50,9 @@ int inference_choose(const struct inference_facts *f, enum inference_engine *out
 /* Can this one? ERR_UNSUPPORTED names what is missing and how to get it. */
 int inference_check(const struct inference_facts *f, enum inference_engine engine,
                     struct err *err) MUST_CHECK;
-/* What is needed of the base model beside the checkpoint. */
+/* What this one needs of the base model beside the checkpoint. */
 enum inference_base { INFERENCE_BASE_NONE, INFERENCE_BASE_TOKENIZER, INFERENCE_BASE_WHOLE };
-enum inference_base inference_base(const struct inference_facts *f);
+enum inference_base inference_base(const struct inference_facts *f, enum inference_engine engine);
 /* Is it the name of a repository, and no folder of the job that wrote it? */
 bool inference_is_repo(const char *base_model);
 

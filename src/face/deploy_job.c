@@ -198,10 +198,34 @@ static bool is_tokenizer(struct str path)
 	       str_eq(path, "tekken.json") || str_eq(path, "spiece.model");
 }
 
+static int take(void *arg, const void *p, size_t n, struct err *err UNUSED)
+{
+	buf_add(arg, p, n);
+	return 0;
+}
+
+/* File i of the checkpoint, which has this path in it. */
+static int look_at_gguf(struct request *rq, struct deploy *d, const struct ckpt *c, size_t i,
+                        const char *path, struct err *err)
+{
+	const struct model_job *job = &d->part[0].job;
+	AUTO_BUF struct buf head = BUF_INIT(INFERENCE_GGUF_HEAD);
+
+	if (d->facts.gguf_two[0] != NULL || inference_gguf_is_later(str_of(path)))
+		return 0;
+	if (objstore_read(face_ctx(rq)->objects,
+	                  ckpt_file_key(rq->arena, ckpt_prefix(rq->arena, job->project_id, job->id),
+	                                c, i),
+	                  0, MIN(c->files.file[i].size, (uint64_t)INFERENCE_GGUF_HEAD), take, &head,
+	                  NULL, err) < 0)
+		return err_wrap(err, "%s", path);
+	inference_gguf(&d->facts, path, buf_view(&head));
+	return 0;
+}
+
 static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 {
 	const struct model_checkpoint *first = &d->part[0].c;
-	size_t prefix = strlen(first->name) + 1;
 	struct ckpt c = {0};
 
 	d->facts = (struct inference_facts){.name = first->name,
@@ -215,17 +239,15 @@ static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 	if (handler_manifest(rq, first, &c, err) < 0)
 		return err_wrap(err, "checkpoint %s", first->name);
 	for (size_t i = 0; i < c.files.n; i++) {
-		struct str path = str_of(c.files.file[i].path);
+		const char *inner = ckpt_inner(first->name, c.files.file[i].path);
+		struct str path = str_of(inner);
 
-		if (path.n <= prefix)
-			continue;
-		path = str_skip(path, prefix);
 		d->facts.config = d->facts.config || str_eq(path, "config.json");
 		d->facts.tokenizer = d->facts.tokenizer || is_tokenizer(path);
 		d->facts.chat_template =
 			d->facts.chat_template || str_eq(path, "chat_template.jinja");
-		if (d->facts.gguf == NULL && str_ends(path, ".gguf"))
-			d->facts.gguf = arena_strz(rq->arena, path);
+		if (str_ends(path, ".gguf") && look_at_gguf(rq, d, &c, i, inner, err) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -335,7 +357,7 @@ static void write_weights(const struct request *rq, const struct deploy *d, bool
 	static const char *const tokenizer[] = {"tokenizer*",  "*.model",    "vocab.*",
 	                                        "merges.txt",  "special*",   "added_tokens.json",
 	                                        "config.json", "tekken.json"};
-	enum inference_base base = own ? INFERENCE_BASE_NONE : inference_base(&d->facts);
+	enum inference_base base = own ? INFERENCE_BASE_NONE : inference_base(&d->facts, d->engine);
 
 	js_key(js, "weights");
 	js_list(js);

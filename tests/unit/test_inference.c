@@ -65,6 +65,17 @@ static void commands(void **state UNUSED)
 	         "'/models/mine'/'it'\\''s q4.gguf' --alias 'mine' --n-gpu-layers 999 --host "
 	         "127.0.0.1 "
 	         "--port \"$STOKER_SERVE_PORT\""},
+		{"gguf in parts, with a projector and an adapter, beside what they are made of",
+	         {.name = "c",
+	          .kind = "full",
+	          .gguf = "m-00001-of-00003.gguf",
+	          .gguf_lora = "lora.gguf",
+	          .mmproj = "mmproj.gguf"},
+	         INFERENCE_LLAMA,
+	         "LLAMA_API_KEY=\"$STOKER_SERVE_KEY\" exec llama-server --model "
+	         "'/models/mine'/'m-00001-of-00003.gguf' --mmproj '/models/mine'/'mmproj.gguf' "
+	         "--lora '/models/mine'/'lora.gguf' --alias 'mine' --host 127.0.0.1 --port "
+	         "\"$STOKER_SERVE_PORT\""},
 		{"by transformers",
 	         {.name = "c", .kind = "full", .config = true, .tokenizer = true, .gpus = 2},
 	         INFERENCE_TRANSFORMERS,
@@ -115,6 +126,68 @@ static void several_adapters(void **state UNUSED)
 	                       "--host"));
 }
 
+static void add_text(struct buf *b, const char *key, const char *value)
+{
+	const uint64_t n_key = strlen(key), n = strlen(value);
+
+	buf_add(b, &n_key, 8);
+	buf_puts(b, key);
+	buf_add(b, "\10\0\0\0", 4);
+	buf_add(b, &n, 8);
+	buf_puts(b, value);
+}
+
+/* A file whose header is as llama.cpp's converters write it. type NULL: as old ones do. */
+static void gguf(struct inference_facts *f, const char *path, const char *architecture,
+                 const char *type)
+{
+	AUTO_BUF struct buf b = BUF_INIT(65536);
+
+	buf_add(&b, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0", 24);
+	add_text(&b, "general.architecture", architecture);
+	if (type != NULL)
+		add_text(&b, "general.type", type);
+	add_text(&b, "general.name", "general.type");
+	inference_gguf(f, path, buf_view(&b));
+}
+
+static void what_gguf_files_are_for(void **state UNUSED)
+{
+	struct inference_facts f = {0}, cut = {0};
+
+	gguf(&f, "imatrix.gguf", "llama", "imatrix");
+	gguf(&f, "it's/lora.gguf", "llama", "adapter");
+	gguf(&f, "mmproj-bf16.gguf", "clip", "mmproj");
+	gguf(&f, "mmproj-f16.gguf", "clip", "mmproj");
+	gguf(&f, "model.gguf", "llama", "model");
+	assert_string_equal(f.gguf, "model.gguf");
+	assert_string_equal(f.gguf_lora, "it's/lora.gguf");
+	assert_string_equal(f.mmproj, "mmproj-bf16.gguf");
+	assert_null(f.gguf_two[0]);
+	gguf(&f, "z.gguf", "llama", NULL);
+	assert_string_equal(f.gguf_two[0], "model.gguf");
+	assert_string_equal(f.gguf_two[1], "z.gguf");
+	f = (struct inference_facts){0};
+	gguf(&f, "a.gguf", "clip", NULL);
+	gguf(&f, "b.gguf", "llama", "adapter");
+	gguf(&f, "c.gguf", "llama", "adapter");
+	assert_string_equal(f.mmproj, "a.gguf");
+	assert_null(f.gguf);
+	assert_string_equal(f.gguf_two[1], "c.gguf");
+	/* it ends within the value, within its length, at the key */
+	inference_gguf(&cut, "a", str_n("general.type\10\0\0\0\7\0\0\0\0\0\0\0adapt", 29));
+	inference_gguf(&cut, "b", str_n("general.type\10\0\0\0\7", 17));
+	inference_gguf(&cut, "c", str_of("general.type"));
+	assert_string_equal(cut.gguf, "a");
+	assert_null(cut.gguf_lora);
+
+	assert_false(inference_gguf_is_later(str_of("m-00001-of-00003.gguf")));
+	assert_true(inference_gguf_is_later(str_of("x/m-00002-of-00003.gguf")));
+	assert_true(inference_gguf_is_later(str_of("m-10001-of-12345.gguf")));
+	assert_false(inference_gguf_is_later(str_of("m-2-of-3.gguf")));
+	assert_false(inference_gguf_is_later(str_of("m.gguf")));
+}
+
 static void what_serves_it(void **state UNUSED)
 {
 	const struct inference_facts gguf = {.name = "c", .kind = "gguf", .gguf = "m.gguf"},
@@ -126,8 +199,8 @@ static void what_serves_it(void **state UNUSED)
 	assert_int_equal(e, INFERENCE_LLAMA);
 	assert_ok(inference_choose(&lora, &e, &err), &err);
 	assert_int_equal(e, INFERENCE_VLLM);
-	assert_int_equal(inference_base(&lora), INFERENCE_BASE_WHOLE);
-	assert_int_equal(inference_base(&gguf), INFERENCE_BASE_NONE);
+	assert_int_equal(inference_base(&lora, INFERENCE_VLLM), INFERENCE_BASE_WHOLE);
+	assert_int_equal(inference_base(&gguf, INFERENCE_LLAMA), INFERENCE_BASE_NONE);
 	for (int i = 0; i < INFERENCE_ENGINES; i++) {
 		assert_true(inference_engine_of(str_of(inference_engine_word[i]), &e));
 		assert_int_equal(e, i);
@@ -154,6 +227,16 @@ static void what_cannot_be_served(void **state UNUSED)
 	         INFERENCE_LLAMA,
 	         "convert_hf_to_gguf.py"},
 		{{.name = "c", .kind = "gguf", .gguf = "m.gguf"}, INFERENCE_VLLM, "llama.cpp"},
+		{{.name = "c", .kind = "gguf"}, INFERENCE_LLAMA, "no model among its *.gguf"},
+		{{.name = "c", .kind = "gguf", .gguf_lora = "l.gguf"},
+	         INFERENCE_LLAMA,
+	         "l.gguf, an adapter, and not the model"},
+		{{.name = "c",
+	          .kind = "gguf",
+	          .gguf = "f16.gguf",
+	          .gguf_two = {"f16.gguf", "q4.gguf"}},
+	         INFERENCE_LLAMA,
+	         "has f16.gguf and q4.gguf"},
 		{{.name = "c", .kind = "whisper", .config = true, .tokenizer = true},
 	         INFERENCE_SGLANG,
 	         "only vllm"},
@@ -200,8 +283,11 @@ static void ranks(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(commands),       cmocka_unit_test(several_adapters),
-	cmocka_unit_test(what_serves_it), cmocka_unit_test(what_cannot_be_served),
+	cmocka_unit_test(commands),
+	cmocka_unit_test(several_adapters),
+	cmocka_unit_test(what_gguf_files_are_for),
+	cmocka_unit_test(what_serves_it),
+	cmocka_unit_test(what_cannot_be_served),
 	cmocka_unit_test(ranks),
 };
 UNIT_MAIN(tests)
