@@ -28,7 +28,8 @@ static const struct {
                               "deploy with --image lmsysorg/sglang:latest, or install it for "
                               "python3 on the machine",
                               "", "python3"},
-	[INFERENCE_LLAMA] = {"command -v llama-server >/dev/null",
+	/* Its own image has it outside of the PATH. */
+	[INFERENCE_LLAMA] = {"PATH=\"$PATH:/app\" && command -v llama-server >/dev/null",
                              "deploy with --image ghcr.io/ggml-org/llama.cpp:server, or install "
                              "it on the machine",
                              "LLAMA_API_KEY=\"$STOKER_SERVE_KEY\" ", "llama-server"},
@@ -398,9 +399,8 @@ void inference_command(const struct inference_facts *f, enum inference_engine en
 {
 	assert(engine != INFERENCE_LLAMA || f->gguf != NULL);
 	assert(at->n_more == 0 || (engine == INFERENCE_VLLM && is(f, CKPT_LORA)));
-	buf_printf(out,
-	           "%s || { echo '%s is not installed where this job runs: %s' >&2; exit 127; }; ",
-	           engines[engine].there, inference_engine_word[engine], engines[engine].help);
+	/* what the engine gets is at the start, where messages about the job show it */
+	buf_printf(out, "if %s; then ", engines[engine].there);
 	if (engine == INFERENCE_TRANSFORMERS)
 		transformers_folder(f, at, out);
 	buf_printf(out, "%sexec %s", engines[engine].variables, engines[engine].program);
@@ -422,5 +422,8 @@ void inference_command(const struct inference_facts *f, enum inference_engine en
 	case INFERENCE_ENGINES:
 		abort();
 	}
-	buf_puts(out, " --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\"");
+	buf_printf(out,
+	           " --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\"; exit; fi; "
+	           "echo '%s is not installed where this job runs: %s' >&2; exit 127",
+	           inference_engine_word[engine], engines[engine].help);
 }

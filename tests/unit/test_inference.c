@@ -6,19 +6,20 @@ static const struct inference_places at = {
 	.served = "mine", .checkpoint = "/models/mine", .base = "/models/base"};
 
 /* The lines of Python in a command are one word here. */
-static void without_program(const char *command, struct buf *out)
+static void without_program(const char *command, size_t n, struct buf *out)
 {
-	const char *from = strstr(command, "import "), *end = from;
+	const char *from = memmem(command, n, "import ", strlen("import ")), *end;
 
 	if (from == NULL) {
-		buf_puts(out, command);
+		buf_add(out, command, n);
 		return;
 	}
 	end = strchr(from, '\'');
 	assert_non_null(end);
 	assert_true(end[-1] == '\n' && end[1] == ' ');
 	buf_add(out, command, (size_t)(from - command));
-	buf_printf(out, "PROGRAM%s", end);
+	buf_puts(out, "PROGRAM");
+	buf_add(out, end, n - (size_t)(end - command));
 }
 
 static void commands(void **state UNUSED)
@@ -27,7 +28,7 @@ static void commands(void **state UNUSED)
 		const char *row;
 		struct inference_facts f;
 		enum inference_engine engine;
-		const char *command; /* what follows the look for the engine */
+		const char *command; /* what stands behind the look for the engine */
 	} rows[] = {
 		{"whole model",
 	         {.name = "c", .kind = "full", .config = true, .tokenizer = true},
@@ -94,13 +95,16 @@ static void commands(void **state UNUSED)
 		AUTO_BUF struct buf out = BUF_INIT(65536);
 		AUTO_BUF struct buf command = BUF_INIT(65536);
 		struct err err = {0};
-		const char *said;
+		const char *from, *to;
 
 		assert_ok(inference_check(&rows[i].f, rows[i].engine, &err), &err);
 		inference_command(&rows[i].f, rows[i].engine, &at, &out);
-		said = strstr(buf_cstr(&out), "exit 127; }; ");
-		assert_row(said != NULL, rows[i].row);
-		without_program(said + strlen("exit 127; }; "), &command);
+		from = strstr(buf_cstr(&out), "; then ");
+		to = strstr(buf_cstr(&out), "; exit; fi; echo '");
+		assert_row(from != NULL && to != NULL && strstr(to, "exit 127") != NULL,
+		           rows[i].row);
+		from += strlen("; then ");
+		without_program(from, (size_t)(to - from), &command);
 		assert_string_equal(buf_cstr(&command), rows[i].command);
 	}
 }
