@@ -354,9 +354,9 @@ static void write_compute(const struct request *rq, const struct deploy *d, stru
 static void write_weights(const struct request *rq, const struct deploy *d, bool own, struct js *js)
 {
 	/* What a tokenizer is, without the weights beside it. */
-	static const char *const tokenizer[] = {"tokenizer*",  "*.model",    "vocab.*",
-	                                        "merges.txt",  "special*",   "added_tokens.json",
-	                                        "config.json", "tekken.json"};
+	static const char *const tokenizer[] = {"tokenizer*",  "*.model",     "vocab.*",
+	                                        "merges.txt",  "special*",    "added_tokens.json",
+	                                        "config.json", "tekken.json", "chat_template*"};
 	enum inference_base base = own ? INFERENCE_BASE_NONE : inference_base(&d->facts, d->engine);
 
 	js_key(js, "weights");

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 from conftest import PARTS, ROOT, until
+from hub import hub_server
 
 sys.path.append(str(PARTS / "openai"))
 import openai  # noqa: E402
@@ -14,9 +15,15 @@ TRAIN = (ROOT / "tests/e2e/recipes/serve/train.py").read_text()
 LONG = 300  # seconds for what imports torch on a machine that has other things to do
 
 
-def deploy(cluster, checkpoint):
+@pytest.fixture
+def hub():
+    with hub_server() as h:
+        yield h
+
+
+def deploy(cluster, checkpoint, *flags):
     """Its job, once it is the only one."""
-    made = cluster.json("deploy", checkpoint, "--name", "mine", "--engine", "transformers", "-e", f"PATH={ENGINE}/bin:/usr/bin:/bin", "-e", "OMP_NUM_THREADS=1")
+    made = cluster.json("deploy", checkpoint, "--name", "mine", "--engine", "transformers", "-e", f"PATH={ENGINE}/bin:/usr/bin:/bin", "-e", "OMP_NUM_THREADS=1", *flags)
     until(lambda: [(r["revision"], r["ready"]) for r in cluster.json("deployments", "view", "mine")["replicas"]] == [(made["revision"], True)], LONG)
     return {"id": made["training_job_id"]}
 
@@ -25,8 +32,8 @@ def ask(ai, text, **kw):
     return ai.chat.completions.create(model="mine", messages=[{"role": "user", "content": text}], temperature=0, max_tokens=12, **kw)
 
 
-def test_from_training_to_an_answer(empty_cluster):
-    cluster = empty_cluster.start("--cpus", "2", "--memory", "8Gi", "--share", str(ENGINE))
+def test_from_training_to_an_answer(empty_cluster, hub):
+    cluster = empty_cluster.start("--cpus", "2", "--memory", "8Gi", "--share", str(ENGINE), "--hf-endpoint", hub.url, "--allow-source-network", "127.0.0.0/8")
     job = cluster.push([f"{ENGINE}/bin/python3 train.py"], files={"train.py": TRAIN}, compute={"cpu_count": 1, "memory": "2Gi"},
                        runtime={"checkpointing_config": {"enabled": True}, "environment_variables": {"OMP_NUM_THREADS": "1"}})
     cluster.wait(job, "TRAINING_JOB_COMPLETED", deadline=LONG)
@@ -50,8 +57,13 @@ def test_from_training_to_an_answer(empty_cluster):
     asked = cluster.cli("exec", first["id"], "--", "sh", "-c", "curl -s -o /dev/null -w %{http_code} http://127.0.0.1:$STOKER_SERVE_PORT/v1/models")
     assert asked.out == "401", asked
 
-    # the newest one takes its place
-    second = deploy(cluster, job["id"])
+    # the newest one takes its place, though its job saved no tokenizer: its base model has one, and the chat template in a file of its own
+    assert "has no tokenizer" in cluster.refusal("deploy", job["id"], "--engine", "transformers")["error"]["message"]
+    cluster.cli("checkpoints", "pull", f"{job['id']}/checkpoint-60", cluster.folder / "base")
+    saved = {path.name: path.read_bytes() for path in (cluster.folder / "base").rglob("*") if path.is_file()}
+    assert "chat_template.jinja" in saved
+    hub.repo("me/base", saved)
+    second = deploy(cluster, job["id"], "--base-model", "me/base")
     assert ask(ai, "Hello").choices[0].message.content == "to be or not"
     cluster.cli("deployments", "stop", "mine")
     cluster.wait(second, "TRAINING_JOB_STOPPED")

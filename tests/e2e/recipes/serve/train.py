@@ -1,4 +1,4 @@
-"""Trains a language model of bytes that learns one answer by heart, and saves it twice, each time with its tokenizer and chat template."""
+"""Trains a language model of bytes that learns one answer by heart, and saves it twice, the first time with its tokenizer and chat template."""
 import os
 
 import torch
@@ -31,7 +31,8 @@ def main():
             print(f"step {step} loss {loss.item():.3f}", flush=True)
             folder = f"{os.environ['BT_CHECKPOINT_DIR']}/checkpoint-{step}"
             model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
+            if step == 60:
+                tokenizer.save_pretrained(folder)
 
 
 main()
