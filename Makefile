@@ -38,7 +38,7 @@ stop:
 test:
 	@tools/parts.sh build run unit vm minio
 	@mkdir -p build && rm -f build/parts.done
-	@{ tools/parts.sh trainer savers model clients openai transformers hub tools gcs azure s3 uv builds >build/parts.out 2>&1; \
+	@{ tools/parts.sh trainer savers model clients openai transformers llama hub tools gcs azure s3 uv builds >build/parts.out 2>&1; \
 		echo $$? >build/parts.done; } & \
 	$(MAKE) --no-print-directory B=asan all && PARTS_DONE=build/parts.done tools/test.sh || { wait; exit 1; }
 

@@ -16,6 +16,7 @@
 #   clients  a virtual environment with pytest, boto3, the truss client and the newest huggingface_hub
 #   openai   the client that people ask a served model with, for the clients' Python
 #   transformers  the newest transformers with its server, and a torch that it takes: Debian 13's, which runs on any machine
+#   llama    llama-server of llama.cpp, by the clients' pip
 #   hub      older versions of huggingface_hub, each in a folder for PYTHONPATH
 #   tools    what is built on a Hub: datasets for the clients, optimum-neuron for the trainer
 #   builds   what keeps artifacts of builds: ccache, Bazel, sccache
@@ -45,6 +46,7 @@ packages_of() {
 	model) echo "python3-venv python3-pip" ;;
 	clients) echo "python3-venv python3-pip curl openssl procps iproute2 rsync docker-registry" ;;
 	hub | openai | transformers | tools | minio | gcs | azure | s3 | olah | go | uv) echo "python3-venv python3-pip" ;;
+	llama) echo "python3-venv python3-pip libgomp1" ;;
 	builds) echo "ccache bazel-bootstrap rustc gcc python3-venv python3-pip" ;;
 	lint) echo "clang clang-tidy clang-format cppcheck" ;;
 	bench) echo "bubblewrap python3-venv python3-pip nginx-light apache2-utils ccache curl aria2 gdu ncdu busybox-static podman runc slurm-wlm munge" ;;
@@ -274,6 +276,16 @@ for module in pkgutil.iter_modules(serving.__path__, serving.__name__ + "."):
 '
 }
 
+# llama/bin/llama-server and its libraries. The package has each of them under three names.
+make_llama() {
+	rm -rf "${parts:?}/llama.tmp"
+	pip_lock clients llama --target "$parts/llama.tmp" --no-compile
+	rm -rf "${parts:?}/llama"
+	mkdir "$parts/llama"
+	mv "$parts"/llama.tmp/*/bin "$parts/llama/"
+	rm -rf "$parts/llama.tmp" "$parts"/llama/bin/*.so.*.*
+}
+
 # Folders for the PYTHONPATH of hub/bin/python, which has nothing else: what one version brings, another does not see.
 make_hub() {
 	local version
@@ -323,7 +335,7 @@ make_olah() {
 	pip_lock olah olah
 }
 
-[ $# -gt 0 ] || { sed -n '2,28p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,29p' "$0"; exit 2; }
 
 install_group() {
 	case $1 in
@@ -338,6 +350,7 @@ install_group() {
 	clients) once clients make_clients clients truss-newest truss-before ;;
 	openai) once openai make_openai openai ;;
 	transformers) once transformers make_transformers transformers ;;
+	llama) once llama make_llama llama ;;
 	hub) once hub make_hub hub-0.20 hub-0.36 hub-1.33 ;;
 	tools) once tools make_tools datasets neuron ;;
 	builds) once builds make_builds sccache ;;
