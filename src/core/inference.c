@@ -249,6 +249,11 @@ int inference_check(const struct inference_facts *f, enum inference_engine engin
 			"checkpoint %s is an adapter, and transformers serves whole models: use "
 			"--engine vllm, or save what merge_and_unload() returns",
 			f->name);
+	if (is(f, CKPT_LORA) && f->lora_rank > INFERENCE_LORA_RANK_MAX)
+		return err_set(err, ERR_UNSUPPORTED,
+		               "checkpoint %s is an adapter of rank %" PRId64 ", and vllm takes "
+		               "up to %d: save what merge_and_unload() returns",
+		               f->name, f->lora_rank, INFERENCE_LORA_RANK_MAX);
 	if (base != INFERENCE_BASE_WHOLE && !f->config)
 		return err_set(
 			err, ERR_UNSUPPORTED,
@@ -282,7 +287,7 @@ static void flag(struct buf *out, const char *name, const char *value)
 
 int64_t inference_lora_rank(int64_t said)
 {
-	static const int64_t allowed[] = {8, 16, 32, 64, 128, 256, 320, 512};
+	static const int64_t allowed[] = {8, 16, 32, 64, 128, 256, 320, INFERENCE_LORA_RANK_MAX};
 	int64_t least = said > 0 ? said : LORA_RANK;
 
 	for (size_t i = 0; i < COUNT(allowed); i++)
@@ -301,6 +306,14 @@ static void chat_template(const struct inference_facts *f, const struct inferenc
 	buf_puts(out, "/chat_template.jinja");
 }
 
+static bool is_served(const struct inference_places *at, const char *name)
+{
+	for (size_t i = 0; i < at->n_more; i++)
+		if (strcmp(at->more[i].served, name) == 0)
+			return true;
+	return strcmp(at->served, name) == 0;
+}
+
 static void vllm(const struct inference_facts *f, const struct inference_places *at,
                  struct buf *out)
 {
@@ -309,6 +322,9 @@ static void vllm(const struct inference_facts *f, const struct inference_places 
 	buf_puts(out, " serve ");
 	buf_shell(out, lora ? at->base : at->checkpoint);
 	if (lora) {
+		/* the base model is in the list of models, too: not by its folder here */
+		if (!is_served(at, f->base_model))
+			flag(out, "--served-model-name", f->base_model);
 		/* in one batch, or those of one adapter would wait for those of another */
 		if (at->n_more > 0)
 			buf_printf(out, " --max-loras %zu", at->n_more + 1);

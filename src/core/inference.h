@@ -1,10 +1,13 @@
 /*
  * inference.h - a checkpoint as a served model: which inference engine can load it, and how that is
  * started. Its flags are in the manuals: docs.vllm.ai ("vllm serve"), docs.sglang.io ("Server
- * Arguments"), tools/server/README.md of llama.cpp, and `transformers serve --help`. An engine
- * listens at 127.0.0.1:$STOKER_SERVE_PORT and takes $STOKER_SERVE_KEY as its API key, by a variable
- * where it reads one: an argument can be read by others. `transformers serve` knows no key, so the
- * command puts a look at it before the server.
+ * Arguments"), tools/server/README.md of llama.cpp, and `transformers serve --help`. What was run
+ * with these command lines, or whose parser took them: vLLM 0.32 (its build for CPUs: a model, and
+ * two adapters) and 0.33 (parser), SGLang 0.5.23 (up to its search for a GPU), llama-server of
+ * build 10434, and transformers 5.24; the last two by tests. An engine listens at
+ * 127.0.0.1:$STOKER_SERVE_PORT and takes $STOKER_SERVE_KEY as its API key, by a variable where it
+ * reads one: an argument can be read by others. SGLang reads none, and `transformers serve` knows
+ * no key: a few lines of Python before them do it.
  */
 #ifndef INFERENCE_H
 #define INFERENCE_H
@@ -66,6 +69,7 @@ struct inference_places {
 struct inference_adapter {
 	const char *served, *folder;
 };
+#define INFERENCE_LORA_RANK_MAX 512
 /* The next one that vLLM takes; 0: the adapter does not say. */
 int64_t inference_lora_rank(int64_t said);
 /* One command for a POSIX shell, which says what to do when the engine is not there. */

@@ -51,8 +51,15 @@ static void commands(void **state UNUSED)
 		{"adapter",
 	         {.name = "c", .kind = "lora", .base_model = "Qwen/Qwen3-0.6B", .lora_rank = 24},
 	         INFERENCE_VLLM,
+	         "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve '/models/base' "
+	         "--served-model-name 'Qwen/Qwen3-0.6B' --enable-lora --max-lora-rank 32 "
+	         "--lora-modules 'mine'='/models/mine' --host 127.0.0.1 --port "
+	         "\"$STOKER_SERVE_PORT\""},
+		{"adapter that is called as its base model",
+	         {.name = "c", .kind = "lora", .base_model = "mine"},
+	         INFERENCE_VLLM,
 	         "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve '/models/base' --enable-lora "
-	         "--max-lora-rank 32 --lora-modules 'mine'='/models/mine' --host 127.0.0.1 --port "
+	         "--max-lora-rank 16 --lora-modules 'mine'='/models/mine' --host 127.0.0.1 --port "
 	         "\"$STOKER_SERVE_PORT\""},
 		{"by sglang",
 	         {.name = "c", .kind = "full", .config = true, .tokenizer = true, .gpus = 4},
@@ -245,6 +252,9 @@ static void what_cannot_be_served(void **state UNUSED)
 	         INFERENCE_SGLANG,
 	         "only vllm"},
 		{{.name = "c", .kind = "lora"}, INFERENCE_VLLM, "--base-model"},
+		{{.name = "c", .kind = "lora", .base_model = "a/b", .lora_rank = 513},
+	         INFERENCE_VLLM,
+	         "rank 513"},
 		{{.name = "c", .kind = "lora", .base_model = "/models/qwen"},
 	         INFERENCE_VLLM,
 	         "a folder of the job"},
