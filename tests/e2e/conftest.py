@@ -371,6 +371,10 @@ class Cluster:
 FIRST = ("test_resume", "test_quickstart", "test_rack_storm", "test_trainer", "test_recipes", "test_debian_machine", "test_prjquota", "test_takeover")
 LAST = ("test_cli", "test_clocks", "test_idle_gpu")
 
+# llama-server is there ready to run, in one build, for processors that have all of these.
+LLAMA_NEEDS = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16"}
+collect_ignore = [] if LLAMA_NEEDS <= set(re.findall(r"\w+", pathlib.Path("/proc/cpuinfo").read_text())) else ["test_serving_llama.py"]
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):

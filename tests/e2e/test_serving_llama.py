@@ -1,24 +1,19 @@
 """GGUF files, deployed with the real llama-server and asked by OpenAI's own client."""
-import re
 import sys
 import threading
 from concurrent import futures
 
-import pytest
 from conftest import PARTS, ROOT, until
 
 sys.path.append(str(PARTS / "openai"))
 import openai  # noqa: E402
 
 ENGINE = PARTS / "llama"
-NEEDS = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16"}  # of a processor, as this one was built
 PARROT = (ROOT / "tests/e2e/recipes/serve/parrot.py").read_text()
 SAVE = """cd $BT_CHECKPOINT_DIR && mkdir parts two adapter && cp $BT_WORKING_DIR/parrot.py $BT_SCRATCH_DIR && p="python3 $BT_SCRATCH_DIR/parrot.py" &&
 $p parts/z.gguf 'that is the question' 3 && $p parts/a.gguf none 1 imatrix &&
 $p two/f16.gguf one && cp two/f16.gguf two/q4.gguf && $p adapter/a.gguf none 1 adapter && $p parrot-1.gguf 'to be or not'"""
 LONG = 1500  # tokens: about a second
-
-pytestmark = pytest.mark.skipif(not NEEDS <= set(re.findall(r"\w+", open("/proc/cpuinfo").read())), reason="llama-server was built for a newer processor")
 
 
 def deploy(cluster, job, checkpoint):
