@@ -13,7 +13,8 @@ static void every_step_survives_a_restart(void **state)
 
 	assert_ok(fixture_push(f, "", "", &j), &f->err);
 	assert_string_equal(j.name, "job-1");
-	assert_int_equal(j.core.state, JOB_CREATED); /* there is room: placed in the reply */
+	/* there is room: placed in the reply, if not on its way already */
+	assert_true(j.core.state == JOB_CREATED || j.core.state == JOB_DEPLOYING);
 	fixture_restart(f);
 	fixture_await(f, j.id, JOB_DEPLOYING);
 	fixture_restart(f);
