@@ -243,9 +243,12 @@ static void leave_fetches(struct app *app, struct input *x)
 	x->n = 0;
 }
 
+/* An outage of the database ends no job: the queue wants this one again when it answers. */
 static bool failed(struct app *app, struct input *x, const struct err *err)
 {
-	if (!atomic_load(&app->stopping))
+	if (jobs_database_failed(err))
+		log_info("inputs: job=%s %s", x->job_id, err->msg);
+	else if (!atomic_load(&app->stopping))
 		jobs_deploy_failed(app, &x->job, "weights", err);
 	return false;
 }

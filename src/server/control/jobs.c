@@ -134,6 +134,11 @@ void jobs_deploy_failed(struct app *app, const struct model_job *job, const char
 		log_info("cannot fail the job: job=%s %s (%s)", job->id, err.msg, words);
 }
 
+bool jobs_database_failed(const struct err *err)
+{
+	return err->id == ERR_DATABASE_UNAVAILABLE || err->id == ERR_DATABASE_CONFLICT;
+}
+
 bool jobs_may_pass(const struct err *err)
 {
 	static const enum err_code codes[] = {ERR_BUSY,    ERR_IO,       ERR_UNAVAILABLE,

@@ -26,6 +26,8 @@ void jobs_deploy_failed(struct app *app, const struct model_job *job, const char
 /* Is it no fault of what the job names, but of the moment: of a store or a database that is away?
  */
 bool jobs_may_pass(const struct err *err);
+/* Our own database did not answer, or gave up a transaction: the same may succeed later. */
+bool jobs_database_failed(const struct err *err);
 /* Shows what holds the placed job up, and says it once in its log: it is tried again by reconcile.
  */
 void jobs_held_up(struct app *app, const struct model_job *job, const char *stage,

@@ -194,9 +194,7 @@ static int choose_compile(struct prep *p, struct err *err)
 /* A database or a store that is away ends no job. A source that is away was tried long enough. */
 static bool may_pass(const struct err *err, bool sources)
 {
-	if (sources)
-		return err->id == ERR_DATABASE_UNAVAILABLE || err->id == ERR_DATABASE_CONFLICT;
-	return jobs_may_pass(err);
+	return sources ? jobs_database_failed(err) : jobs_may_pass(err);
 }
 
 static void created(struct prep *p)
