@@ -136,7 +136,8 @@ void jobs_deploy_failed(struct app *app, const struct model_job *job, const char
 
 bool jobs_database_failed(const struct err *err)
 {
-	return err->id == ERR_DATABASE_UNAVAILABLE || err->id == ERR_DATABASE_CONFLICT;
+	return err->id == ERR_DATABASE_UNAVAILABLE || err->id == ERR_DATABASE_CONFLICT ||
+	       err->id == ERR_DATABASE_UNCERTAIN;
 }
 
 bool jobs_may_pass(const struct err *err)
