@@ -2,9 +2,6 @@
  * mirror_room.c - see mirror_room.h. One fetch at a time looks for room (`busy`): it is no lock,
  * for it may take long, and only those who look for room wait for it. The lock guards the list of
  * what is reserved.
- *
- * To measure is to look at every file, so a measurement is kept: nothing is stored that was not
- * reserved, and as long as it and all that was reserved since fit into the limit, so does the next.
  */
 #include "server/data/mirror_room.h"
 #include "base/units.h"
@@ -20,11 +17,6 @@
 #define ROOTS_PAGE 5000                  /* digests of artifacts at once */
 #define DISK_MARGIN ((uint64_t)64 << 20) /* left free for the rest of the server */
 
-/* How long a measurement counts: a small file takes more of the disk than it reserves. Where it
- * takes long, it may cost a twentieth of the time. */
-#define MEASURED_MS 10000
-#define MEASURED_SHARE 20
-
 struct mirror_hold {
 	uint64_t left;
 	LIST_ENTRY(mirror_hold) in;
@@ -36,10 +28,6 @@ struct mirror_room {
 	bool busy;
 	LIST_HEAD(, mirror_hold) holds;
 	atomic_uint_least64_t changes, evicted, evicted_bytes;
-
-	/* of who is busy: */
-	uint64_t at_most; /* bytes that are stored or reserved: measured, and reserved since */
-	int64_t measured_mono_ms; /* until then at_most counts */
 };
 
 void mirror_room_start(struct app *app)
@@ -478,40 +466,21 @@ static int full(const struct looking *l, uint64_t used, uint64_t limit)
 	               units_show_bytes(used, have), units_show_bytes(limit, most));
 }
 
-static uint64_t disk_lacks(const struct looking *l, uint64_t avail)
-{
-	uint64_t travels = l->want->bytes - MIN(l->want->held, l->want->bytes);
-
-	return excess(travels + DISK_MARGIN, avail);
-}
-
 /* How much too much there is: for the limit, for the disk. What a fetch has of its file counts
  * twice, as partial and as reserved; not in *used, which is for people. */
 static int measure(const struct looking *l, uint64_t limit, uint64_t avail, uint64_t *used,
                    uint64_t *over, uint64_t *lacks)
 {
+	uint64_t travels = l->want->bytes - MIN(l->want->held, l->want->bytes);
 	uint64_t others = reserved(l->app); /* before what is stored: never counted too low */
-	struct mirror_room *r = l->app->room;
-	int64_t begun_ms = clock_mono_ms(), now_ms;
 	struct blobs_held held;
 
 	if (blobs_held(l->app->blobs, &held, l->err) < 0)
 		return -1;
-	now_ms = clock_mono_ms();
-	r->at_most = held.bytes + held.partial + others;
-	r->measured_mono_ms = now_ms + MAX(MEASURED_MS, MEASURED_SHARE * (now_ms - begun_ms));
 	*used = held.bytes + MAX(held.partial, others);
-	*over = excess(r->at_most + l->want->bytes, limit);
-	*lacks = disk_lacks(l, avail);
+	*over = excess(held.bytes + held.partial + others + l->want->bytes, limit);
+	*lacks = excess(travels + DISK_MARGIN, avail);
 	return 0;
-}
-
-static bool surely_fits(const struct looking *l, uint64_t limit, uint64_t avail)
-{
-	const struct mirror_room *r = l->app->room;
-
-	return clock_mono_ms() < r->measured_mono_ms && disk_lacks(l, avail) == 0 &&
-	       excess(r->at_most + l->want->bytes, limit) == 0;
 }
 
 /* Only what can be made to fit is made to: nothing is evicted in vain. A disk that is too small, or
@@ -531,8 +500,6 @@ static int find_room(const struct looking *l)
 		return 0;
 	if (l->all > limit)
 		return too_small(l, limit);
-	if (surely_fits(l, limit, avail))
-		return 0;
 	if (measure(l, limit, avail, &used, &over, &lacks) < 0)
 		return -1;
 	if (over == 0 && lacks == 0)
@@ -583,7 +550,6 @@ int mirror_room_take(struct app *app, const char *source, uint64_t all,
 	if (rc == 0) {
 		h = xcalloc(1, sizeof(*h));
 		h->left = want->bytes;
-		r->at_most += want->bytes;
 	}
 	lock_take(&r->lock);
 	if (h != NULL)
