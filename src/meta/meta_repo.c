@@ -191,6 +191,20 @@ int meta_repo_add(struct meta *m, const struct model_repo *r, const char *key,
 	return DB_AGAIN(repo_add_once(m, r, key, first, files, err), err);
 }
 
+/* So many bytes more in all repositories of the team. quota 0: none. */
+static int fits_in(struct db_tx *tx, const char *team_id, uint64_t more, uint64_t quota,
+                   struct err *err)
+{
+	int64_t sum = 0;
+
+	if (more == 0 || quota == 0)
+		return 0;
+	if (db_number(tx, "SELECT coalesce(sum(bytes), 0) FROM repos WHERE team_id = ?",
+	              DB_ARGS(db_text(team_id)), 0, &sum, err) < 0)
+		return -1;
+	return meta_repos_fit((uint64_t)sum, more, quota, err);
+}
+
 /* What the other one holds, but for uploads that no commit has named: they are not copied. */
 static int copied_bytes(struct db_tx *tx, struct arena *a, const struct model_repo *from,
                         uint64_t *out, struct err *err)
@@ -216,18 +230,16 @@ static int repo_copy_once(struct meta *m, const struct model_repo *from, struct 
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_DB_TX struct db_tx tx = {0};
-	int64_t there = 0, held = 0;
+	int64_t there = 0;
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
 	    db_number(&tx, "SELECT count(*) FROM repos WHERE id = ?", DB_ARGS(db_text(from->id)), 0,
-	              &there, err) < 0 ||
-	    db_number(&tx, "SELECT coalesce(sum(bytes), 0) FROM repos WHERE team_id = ?",
-	              DB_ARGS(db_text(to->team_id)), 0, &held, err) < 0)
+	              &there, err) < 0)
 		return -1;
 	if (there == 0)
 		return err_missing(err, ERR_HUB_REPO_NOT_FOUND);
 	if (copied_bytes(&tx, a, from, &to->bytes, err) < 0 ||
-	    (quota > 0 && meta_repos_fit((uint64_t)held, to->bytes, quota, err) < 0) ||
+	    fits_in(&tx, to->team_id, to->bytes, quota, err) < 0 ||
 	    repo_row_in(&tx, to, key, err) < 0 ||
 	    db_exec(&tx,
 	            "INSERT INTO repo_commits (repo_id, \"commit\", parent, title, message,"
@@ -499,14 +511,9 @@ static int grow(struct db_tx *tx, const char *repo_id, const char *team_id, uint
                 uint64_t quota, int64_t now_ms, struct err *err)
 {
 	uint64_t changed = 0;
-	int64_t sum = 0;
 
-	if (bytes > 0 && quota > 0 &&
-	    (db_number(tx, "SELECT coalesce(sum(bytes), 0) FROM repos WHERE team_id = ?",
-	               DB_ARGS(db_text(team_id)), 0, &sum, err) < 0 ||
-	     meta_repos_fit((uint64_t)sum, bytes, quota, err) < 0))
-		return -1;
-	if (db_exec(tx,
+	if (fits_in(tx, team_id, bytes, quota, err) < 0 ||
+	    db_exec(tx,
 	            "UPDATE repos SET bytes = bytes + ?, updated_ms = greatest(updated_ms, ?)"
 	            " WHERE id = ?",
 	            DB_ARGS(db_u64(bytes), db_int(now_ms), db_text(repo_id)), &changed, err) < 0)
