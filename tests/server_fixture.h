@@ -87,6 +87,19 @@ static inline void fixture_reconcile(struct fixture *f)
 		clock_sleep_ms(5);
 }
 
+/* Changes the database as another program would. */
+static inline void fixture_alter(struct fixture *f, const char *sql)
+{
+	AUTO_DB struct db *db = NULL;
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
+	          &f->err);
+	assert_ok(db_begin(db, DB_WRITE, &tx, &f->err), &f->err);
+	assert_ok(db_script(&tx, sql, &f->err), &f->err);
+	assert_ok(db_commit(&tx, &f->err), &f->err);
+}
+
 static inline void fixture_restart(struct fixture *f)
 {
 	fixture_down(f);

@@ -5,30 +5,19 @@
 #include "server/control/resolved.h"
 #include "store/blobs/built.h"
 
-/* Changes the database as another program would. */
-static void alter(struct fixture *f, const char *sql)
-{
-	AUTO_DB struct db *db = NULL;
-	AUTO_DB_TX struct db_tx tx = {0};
-
-	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
-	          &f->err);
-	assert_ok(db_begin(db, DB_WRITE, &tx, &f->err), &f->err);
-	assert_ok(db_script(&tx, sql, &f->err), &f->err);
-	assert_ok(db_commit(&tx, &f->err), &f->err);
-}
-
 /* n more rows like this job's, each a little younger, with the ids w000001... */
 static void copies(struct fixture *f, const char *id, int n)
 {
-	alter(f, arena_printf(f->a,
-	                      "CREATE TEMP TABLE many AS WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL"
-	                      " SELECT i + 1 FROM c WHERE i < %d)"
-	                      " SELECT j.* FROM jobs j, c WHERE j.id = '%s';"
-	                      "UPDATE many SET id = printf('w%%06d', rowid),"
-	                      " created_ms = created_ms + rowid;"
-	                      "INSERT INTO jobs SELECT * FROM many; DROP TABLE many;",
-	                      n, id));
+	fixture_alter(
+		f,
+		arena_printf(f->a,
+	                     "CREATE TEMP TABLE many AS WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL"
+	                     " SELECT i + 1 FROM c WHERE i < %d)"
+	                     " SELECT j.* FROM jobs j, c WHERE j.id = '%s';"
+	                     "UPDATE many SET id = printf('w%%06d', rowid),"
+	                     " created_ms = created_ms + rowid;"
+	                     "INSERT INTO jobs SELECT * FROM many; DROP TABLE many;",
+	                     n, id));
 }
 
 static void push(struct fixture *f, int cpus, int priority, struct model_job *out)
@@ -84,13 +73,14 @@ static void a_bad_row_holds_nobody(void **state)
 	push(f, 1, 9, &broken);
 	push(f, 1, 9, &torn);
 	push(f, 1, 0, &last);
-	alter(f, arena_printf(f->a,
-	                      "UPDATE jobs SET spec_json = json_set(spec_json, '$.no_more', 1,"
-	                      " '$.limits.stop_grace', 999999999) WHERE id = '%s';"
-	                      "UPDATE jobs SET spec_json = json_set(spec_json, '$.runtime', 7)"
-	                      " WHERE id = '%s';"
-	                      "UPDATE jobs SET spec_json = '{\"name' WHERE id = '%s';",
-	                      strict.id, broken.id, torn.id));
+	fixture_alter(f,
+	              arena_printf(f->a,
+	                           "UPDATE jobs SET spec_json = json_set(spec_json, '$.no_more', 1,"
+	                           " '$.limits.stop_grace', 999999999) WHERE id = '%s';"
+	                           "UPDATE jobs SET spec_json = json_set(spec_json, '$.runtime', 7)"
+	                           " WHERE id = '%s';"
+	                           "UPDATE jobs SET spec_json = '{\"name' WHERE id = '%s';",
+	                           strict.id, broken.id, torn.id));
 	fixture_restart(f);
 	end_job(f, &first);
 	fixture_await(f, strict.id, JOB_DEPLOYING);

@@ -6,19 +6,6 @@
 #define PORT 40000
 #define SERVE ",\"serve\":{\"name\":\"mine\",\"health\":\"/up\"}"
 
-/* Changes the database as another program would. */
-static void alter(struct fixture *f, const char *sql)
-{
-	AUTO_DB struct db *db = NULL;
-	AUTO_DB_TX struct db_tx tx = {0};
-
-	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
-	          &f->err);
-	assert_ok(db_begin(db, DB_WRITE, &tx, &f->err), &f->err);
-	assert_ok(db_script(&tx, sql, &f->err), &f->err);
-	assert_ok(db_commit(&tx, &f->err), &f->err);
-}
-
 static void beat(struct fixture *f, const struct principal *w, bool serves)
 {
 	struct wire_heartbeat hb = {.stage = STAGE_RUNNING, .serve_port = PORT, .serves = serves};
@@ -89,7 +76,7 @@ static void a_job_of_another_machine_is_not_waited_for(void **state)
 	w = fixture_running(f, SERVE, "", &j);
 	beat(f, w, true);
 	assert_taken(f, &to);
-	alter(f, "UPDATE attempts SET node = 'elsewhere', node_id = 'elsewhere'");
+	fixture_alter(f, "UPDATE attempts SET node = 'elsewhere', node_id = 'elsewhere'");
 	fixture_restart(f);
 	assert_refused(f, &to, ERR_UNAVAILABLE, j.id);
 	beat(f, w, true);
