@@ -4,6 +4,7 @@
 #include "base/buf.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 #define NOT_SUPPORTED 3 /* NVML_ERROR_NOT_SUPPORTED */
@@ -89,6 +90,16 @@ void nvml_close(struct nvml *n)
 	(void)n->shutdown(); /* nothing to do about it */
 	(void)dlclose(n->lib);
 	free(n);
+}
+
+int nvml_path(const struct nvml *n, char **out, struct err *err)
+{
+	struct link_map *map = NULL;
+
+	if (dlinfo(n->lib, RTLD_DI_LINKMAP, &map) < 0)
+		return err_set(err, ERR_IO, "%s: where it is: %s", NVML_LIBRARY, dlerror());
+	*out = xstrdup(map->l_name);
+	return 0;
 }
 
 int nvml_list(struct nvml *n, struct nvml_gpu *gpu, size_t cap, size_t *count, struct err *err)

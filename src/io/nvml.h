@@ -29,6 +29,9 @@ void nvml_close(struct nvml *n); /* NULL is fine */
 DEFINE_CLEANUP(struct nvml, nvml_close)
 #define AUTO_NVML CLEANUP(nvml_close_p)
 
+/* Where the loader found the library: its path, to be freed. The driver's others lie beside it. */
+int nvml_path(const struct nvml *n, char **out, struct err *err) MUST_CHECK;
+
 /* A GPU that does not answer fails it: leaving it out would move the others' numbers. */
 int nvml_list(struct nvml *n, struct nvml_gpu *gpu, size_t cap, size_t *count,
               struct err *err) MUST_CHECK;
