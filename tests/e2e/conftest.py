@@ -374,6 +374,8 @@ LAST = ("test_cli", "test_clocks", "test_idle_gpu")
 # llama-server is there ready to run, in one build, for processors that have all of these.
 LLAMA_NEEDS = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16"}
 collect_ignore = [] if LLAMA_NEEDS <= set(re.findall(r"\w+", pathlib.Path("/proc/cpuinfo").read_text())) else ["test_serving_llama.py"]
+if "STOKER_GPU_PYTHON" not in os.environ:
+    collect_ignore.append("test_gpu.py")
 
 
 @pytest.hookimpl(trylast=True)
