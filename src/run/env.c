@@ -4,6 +4,7 @@
 
 #include "core/compile_cache.h"
 #include "io/url.h"
+#include "run/gpu.h"
 #include "run/mounts.h"
 
 extern char **environ;
@@ -45,6 +46,30 @@ static void put_first(struct env_list *e, const struct env_paths *at)
 	}
 	put(e, "PATH",
 	    arena_printf(e->a, "%s/bin:%s", at->python, path != NULL ? path : PATH_DEFAULT),
+	    secret);
+}
+
+/* What the image or the job has there stays, behind it. */
+static void put_driver(struct env_list *e, const struct env_paths *at)
+{
+	static const char name[] = "LD_LIBRARY_PATH";
+	struct str rest = at->image_env != NULL ? str_of(at->image_env) : (struct str){0}, line;
+	const char *value = NULL;
+	bool secret = false;
+
+	while (str_cut(&rest, '\n', &line)) {
+		if (str_starts(line, "LD_LIBRARY_PATH="))
+			value = arena_strz(e->a, str_skip(line, sizeof(name)));
+	}
+	for (size_t i = 0; i < e->n; i++) {
+		if (strcmp(e->item[i].name, name) != 0)
+			continue;
+		value = e->item[i].value;
+		secret = e->item[i].secret;
+	}
+	put(e, name,
+	    value == NULL || value[0] == '\0' ? at->driver
+	                                      : arena_printf(e->a, "%s:%s", at->driver, value),
 	    secret);
 }
 
@@ -214,6 +239,7 @@ enum env_when {
 	ENV_COMPILE,   /* runtime.compile_cache */
 	ENV_SERVE,     /* runtime.serve */
 	ENV_CA,        /* the server has a certificate of its own */
+	ENV_DRIVER,    /* an image, with GPUs */
 	ENV_LIBRARY,   /* not where an image may have baked in what a library downloads */
 	ENV_INHERITED, /* what is set where the server runs; not by us */
 	ENV_PROXY,     /* the same, also in an image: podman hands these on */
@@ -234,6 +260,7 @@ static const char *const when_words[] = {
 	[ENV_COMPILE] = "`compile_cache.enabled`",
 	[ENV_SERVE] = "`runtime.serve`",
 	[ENV_CA] = "HF_ENDPOINT is `https://`",
+	[ENV_DRIVER] = "an `image`, and GPUs",
 	[ENV_LIBRARY] = "`cache_config.enabled`, no `image`",
 	[ENV_INHERITED] = "no `image`, and set for the server",
 	[ENV_PROXY] = "set for the server",
@@ -285,6 +312,7 @@ static const struct env_row {
 	{"BT_NUM_GPUS",              ENV_ALWAYS,  n_gpus,        "number of GPUs on this node", "0"},
 	{"CUDA_VISIBLE_DEVICES",     ENV_ALWAYS,  cuda,          "the job's GPUs on this node; empty without GPUs", "GPU-8f6e8a5c-3a0b-7f53-9a51-2f7d1f8f2f11"},
 	{"NVIDIA_VISIBLE_DEVICES",   ENV_ALWAYS,  nvidia,        "the same for NVIDIA's container tools; `void` without GPUs", "void"},
+	{"LD_LIBRARY_PATH",          ENV_DRIVER,  NULL,          "the machine's GPU driver; what the image or the job has there comes behind it", GPU_LIBRARIES},
 	{"PYTHONUNBUFFERED",         ENV_ALWAYS,  one,           "Python prints without delay", "1"},
 	/* OpenMP and nproc follow it; where cores were chosen (cores.h), it is their number */
 	{"OMP_NUM_THREADS",          ENV_ALWAYS,  threads,       "the job's cores, rounded up, divided by its GPUs on this node, at least 1", "1"},
@@ -314,6 +342,8 @@ static void put_image(struct env_list *e, const struct env_paths *at)
 	struct str rest = at->image_env != NULL ? str_of(at->image_env) : (struct str){0}, line,
 		   name;
 
+	if (at->podman_sets)
+		return;
 	if (at->image_env != NULL && at->image_path == NULL)
 		put(e, "PATH", PATH_DEFAULT, false);
 	while (str_cut(&rest, '\n', &line)) {
@@ -352,6 +382,7 @@ static bool applies(const struct env_row *row, const struct env_of *o)
 	case ENV_COMPILE:
 	case ENV_SERVE:
 	case ENV_CA:
+	case ENV_DRIVER:
 	case ENV_PYTHON: /* their values are NULL otherwise */
 	case ENV_RESUME:
 	case ENV_INHERITED:
@@ -379,6 +410,8 @@ void env_make(struct arena *a, const struct wire_launch *l, const struct job_spe
 		put(&e, l->env[i].name, l->env[i].value, l->env[i].secret);
 	if (at->python != NULL)
 		put_first(&e, at);
+	if (at->driver != NULL)
+		put_driver(&e, at);
 	if (l->hub_url != NULL)
 		put_no_proxy(&e, l->hub_url);
 	*out = e.item;

@@ -18,7 +18,9 @@ struct env_paths {
 	const char *python;     /* the Python environment, NULL: none */
 	bool image;             /* PATH and locale are the image's own */
 	const char *image_path; /* its PATH */
-	const char *image_env;  /* its variables, NAME=VALUE, a line each; NULL: podman sets them */
+	const char *image_env;  /* its variables, NAME=VALUE, a line each */
+	bool podman_sets;       /* them; else they are set here */
+	const char *driver;     /* the GPU driver's libraries, NULL: none are mounted */
 };
 
 /* In order; a name that comes again replaces the earlier one. Values that are secrets stay marked.

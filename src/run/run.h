@@ -37,6 +37,7 @@ struct run {
 	struct sandbox_spec sandbox_spec;
 	struct sandbox *sandbox;
 	struct sampler *sampler;
+	bool driver; /* that of the GPUs is mounted, see gpu.h */
 	struct ship *ship;
 	struct quota *quota;
 	uint32_t project; /* of the checkpoint folder, whose size is limited; 0: it has none */

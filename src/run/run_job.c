@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "run/env.h"
 #include "run/facts.h"
+#include "run/gpu.h"
 #include "run/hub_cache.h"
 #include "run/prjquota.h"
 #include "run/prjquota_keeper.h"
@@ -52,6 +53,22 @@ static int make_plain_mounts(struct run *r, struct err *err)
 	return 0;
 }
 
+/* An image has no driver. Where this machine has none, as of declared GPUs, it is as it is. */
+static int add_driver(struct run *r, struct err *err)
+{
+	if (r->launch.n_gpus == 0)
+		return 0;
+	if (gpu_driver(r->mounts, err) == 0) {
+		r->driver = true;
+		return 0;
+	}
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	logs_message(r->logs, "the image gets no GPU driver: %s", err->msg);
+	err_clear(err);
+	return 0;
+}
+
 static int make_mounts(struct run *r, struct err *err)
 {
 	struct mounts_machine machine;
@@ -66,6 +83,8 @@ static int make_mounts(struct run *r, struct err *err)
 		return -1;
 	if (mounts_job(r->mounts, &r->launch, &r->spec, r->dir, r->stage.tree,
 	               r->stage.image_workdir, host, err) < 0)
+		return -1;
+	if (!host && add_driver(r, err) < 0)
 		return -1;
 	return add_python(r, err);
 }
@@ -156,6 +175,8 @@ static void make_env(struct run *r)
 		.image = r->stage.image != NULL,
 		.image_path = r->stage.image_path,
 		.image_env = r->stage.image_env,
+		.podman_sets = r->stage.podman_sets,
+		.driver = r->driver ? GPU_LIBRARIES : NULL,
 	};
 
 	if (r->serve_port > 0)

@@ -222,6 +222,8 @@ void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox
 void sandbox_args_put(struct sandbox_args *a, const char *word);
 void sandbox_args_put2(struct sandbox_args *a, const char *x, const char *y);
 void sandbox_args_put3(struct sandbox_args *a, const char *x, const char *y, const char *z);
+/* The flag of sandbox-exec for what is shown of the host. */
+const char *sandbox_args_kind(const struct mount *m);
 void sandbox_args_mounts(struct sandbox_args *a, const struct mounts *m);
 const char **sandbox_args_end(struct sandbox_args *a,
                               size_t *n); /* NULL-terminated; n may be NULL */

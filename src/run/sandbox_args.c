@@ -84,6 +84,13 @@ void sandbox_args_begin(const struct sandbox *s, struct arena *a, struct sandbox
 		sandbox_args_put(out, "--idmap");
 }
 
+const char *sandbox_args_kind(const struct mount *m)
+{
+	if (m->kind == MOUNT_RW)
+		return "--rw";
+	return m->share ? "--share" : "--ro";
+}
+
 void sandbox_args_mounts(struct sandbox_args *a, const struct mounts *m)
 {
 	for (size_t i = 0; i < m->n; i++) {
@@ -91,10 +98,8 @@ void sandbox_args_mounts(struct sandbox_args *a, const struct mounts *m)
 
 		switch (one->kind) {
 		case MOUNT_RO:
-			sandbox_args_put3(a, one->share ? "--share" : "--ro", one->from, one->at);
-			break;
 		case MOUNT_RW:
-			sandbox_args_put3(a, "--rw", one->from, one->at);
+			sandbox_args_put3(a, sandbox_args_kind(one), one->from, one->at);
 			break;
 		case MOUNT_EMPTY:
 			sandbox_args_put2(a, "--empty", one->at);

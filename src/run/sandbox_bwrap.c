@@ -13,6 +13,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "run/gpu.h"
 #include "run/sandbox_exec.h"
 
 #include <dirent.h>
@@ -80,49 +81,14 @@ static const char *resolver(struct arena *a)
 	return real != NULL && strncmp(real, "/run/", 5) == 0 ? arena_cstr(a, real) : NULL;
 }
 
-/* Which /dev/nvidia<n> is this one? Index order and device order may differ. */
-static int gpu_minor(const char *uuid, uint32_t index)
+static void add_devices(struct sandbox *s, struct buf *b)
 {
-	DIR *d = opendir("/proc/driver/nvidia/gpus");
-	int found = -1;
-
-	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL; e = readdir(d)) {
-		AUTO_BUF struct buf body = BUF_INIT(65536);
-		char path[400];
-		struct err err = {0};
-		const char *at = NULL;
-
-		FMT(path, "/proc/driver/nvidia/gpus/%s/information", e->d_name);
-		if (e->d_name[0] == '.' || fs_read(AT_FDCWD, path, &body, &err) < 0 ||
-		    strstr(buf_cstr(&body), uuid) == NULL)
-			continue;
-		at = strstr(buf_cstr(&body), "Device Minor:");
-		if (at != NULL)
-			found = (int)strtol(at + strlen("Device Minor:"), NULL, 10);
-	}
-	if (d != NULL)
-		(void)closedir(d);
-	return found >= 0 ? found : (int)index;
-}
-
-static void add_devices(struct buf *b, const struct sandbox_spec *spec)
-{
-	static const char *const shared[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
-	                                     "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset",
-	                                     "/dev/nvidia-caps"};
-	bool any = false;
+	const char *node[GPU_NODES_MAX];
+	size_t n = gpu_nodes(s->a, "", s->spec->gpus, s->spec->n_gpus, node);
 
 	arg3(b, "--dev-bind-try", SANDBOX_FABRIC, SANDBOX_FABRIC);
-
-	for (size_t i = 0; i < spec->n_gpus; i++) {
-		char path[64];
-
-		any = true; /* declared ones too: NVML may be all that is missing here */
-		FMT(path, "/dev/nvidia%d", gpu_minor(spec->gpus[i].uuid, spec->gpus[i].index));
-		arg3(b, "--dev-bind-try", path, path);
-	}
-	for (size_t i = 0; any && i < COUNT(shared); i++)
-		arg3(b, "--dev-bind-try", shared[i], shared[i]);
+	for (size_t i = 0; i < n; i++)
+		arg3(b, "--dev-bind-try", node[i], node[i]);
 }
 
 static void add_mounts(struct buf *b, const struct mounts *m)
@@ -283,7 +249,7 @@ static void bwrap_args(struct sandbox *s, int level, struct buf *b)
 		                  : arena_printf(s->a, "%s/" ATTEMPT_UPPER "/root", dir),
 		     "/");
 		add_fresh(b);
-		add_devices(b, spec);
+		add_devices(s, b);
 	} else {
 		show_root(s, b);
 		arg3(b, "--bind", arena_printf(s->a, "%s/" RUNG1_TMP, dir), "/tmp");
@@ -292,7 +258,7 @@ static void bwrap_args(struct sandbox *s, int level, struct buf *b)
 		if (dns != NULL)
 			arg3(b, "--ro-bind", dns, dns);
 		arg3(b, "--bind", arena_printf(s->a, "%s/" ATTEMPT_VARTMP, dir), "/var/tmp");
-		add_devices(b, spec);
+		add_devices(s, b);
 		add_mounts(b, spec->mounts);
 	}
 	arg2(b, "--chdir", "/");

@@ -8,6 +8,7 @@
 #include "run/sandbox.h"
 
 #include "base/fs.h"
+#include "run/gpu.h"
 #include "run/sandbox_exec.h"
 
 #define AT SANDBOX_EXEC_SCRATCH "/" SANDBOX_EXEC_PODMAN
@@ -76,15 +77,14 @@ static int container_start(struct sandbox *s, int level UNUSED, int in, int out,
 	if (unlink(pid_file(s)) < 0 && errno != ENOENT)
 		return err_errno(err, errno, "the container's pid file");
 	sandbox_args_begin(s, s->a, &a);
-	sandbox_args_more(s->a, &a, ARGS_MAX + 2 * s->spec->n_gpus + 3 * s->spec->mounts->n);
+	sandbox_args_more(s->a, &a, ARGS_MAX + 2 * (size_t)GPU_NODES_MAX + 3 * s->spec->mounts->n);
 	sandbox_args_put(&a, "--image");
 	sandbox_args_put2(&a, "--scratch", arena_printf(s->a, "%s/" ATTEMPT_UPPER, s->spec->dir));
 	for (size_t i = 0; i < s->spec->mounts->n; i++) {
 		const struct mount *m = &s->spec->mounts->item[i];
 
 		if (m->kind == MOUNT_RO || m->kind == MOUNT_RW) /* nothing of the host to hide */
-			sandbox_args_put3(&a, m->kind == MOUNT_RO ? "--ro" : "--rw", m->from,
-			                  m->at);
+			sandbox_args_put3(&a, sandbox_args_kind(m), m->from, m->at);
 	}
 	add_podman(s, &a, podman);
 	add_run(s, &a);

@@ -9,6 +9,7 @@
 
 #include "base/fs.h"
 #include "base/units.h"
+#include "run/gpu.h"
 
 #include <linux/capability.h>
 #include <sys/prctl.h>
@@ -16,7 +17,7 @@
 
 #define PODMAN_MS 120000
 #define PODMAN_OUT ((size_t)256 << 10)
-#define PODMAN_ARGS (200 + 2 * (size_t)MOUNTS_MAX)
+#define PODMAN_ARGS (200 + 2 * (size_t)(MOUNTS_MAX + GPU_NODES_MAX))
 
 /* crun 1.8 refuses machines whose controllers are on version 1 while version 2 is mounted too. */
 void sandbox_podman_runtime(struct sandbox_args *a)
@@ -107,8 +108,8 @@ static void add_box(struct sandbox *s, struct sandbox_args *a)
 	sandbox_args_put2(a, "--stage", IDS_STAGE);
 	for (size_t i = 0; i < m->n; i++) {
 		if (is_shown(&m->item[i]))
-			sandbox_args_put3(a, m->item[i].kind == MOUNT_RO ? "--ro" : "--rw",
-			                  m->item[i].from, staged(s, i));
+			sandbox_args_put3(a, sandbox_args_kind(&m->item[i]), m->item[i].from,
+			                  staged(s, i));
 	}
 	sandbox_args_put(a, "--");
 }
@@ -146,12 +147,11 @@ static int add_mounts(struct sandbox *s, struct sandbox_args *a, struct err *err
 
 static void add_gpus(struct sandbox *s, struct sandbox_args *a)
 {
-	for (size_t i = 0; i < s->spec->n_gpus; i++) {
-		if (strncmp(s->spec->gpus[i].uuid, "declared-", 9) != 0)
-			sandbox_args_put2(
-				a, "--device",
-				arena_printf(s->a, "nvidia.com/gpu=%s", s->spec->gpus[i].uuid));
-	}
+	const char *node[GPU_NODES_MAX];
+	size_t n = gpu_nodes(s->a, "", s->spec->gpus, s->spec->n_gpus, node);
+
+	for (size_t i = 0; i < n; i++)
+		sandbox_args_put2(a, "--device", node[i]);
 }
 
 void sandbox_podman_devices(struct sandbox *s, struct sandbox_args *a)

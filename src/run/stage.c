@@ -653,7 +653,8 @@ static int stage_image(struct stage *st, struct err *err)
 	st->image = got.is.id;
 	st->image_workdir = got.workdir;
 	st->image_path = got.path;
-	st->image_env = st->images != NULL ? got.env : NULL;
+	st->image_env = got.env;
+	st->podman_sets = st->images == NULL;
 	image_keeper_close(TAKE(st->images));
 	return 0;
 }

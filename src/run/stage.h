@@ -39,6 +39,7 @@ struct stage {
 	const char *image;                      /* to run in, NULL: the host's root */
 	const char *image_workdir, *image_path; /* its working directory, its PATH */
 	const char *image_env;                  /* its variables, see image.h */
+	bool podman_sets;                       /* them */
 	int image_root[IMAGE_ROOTS];            /* its files, see image_keeper.h; 0: none */
 };
 

@@ -1,5 +1,6 @@
 /* test_env.c - every variable of the platform, and quoting that no value gets out of. */
 #include "run/env.h"
+#include "run/gpu.h"
 
 #include "io/proc.h"
 #include "unit.h"
@@ -147,6 +148,7 @@ static void the_page_names_every_variable(void **state UNUSED)
 	full.ca = "/opt/stoker/ca.pem";
 	full.compile = SPEC_COMPILE_PLACE;
 	full.serve_port = "38211";
+	full.driver = GPU_LIBRARIES;
 	l.has_compile = true;
 	l.compile.repo = "red/compile-cache";
 	l.hub_url = "http://127.0.0.1:8000";
@@ -164,6 +166,43 @@ static void the_page_names_every_variable(void **state UNUSED)
 	for (const char *p = buf_cstr(&page); (p = strstr(p, "\n| `")) != NULL; p++)
 		rows++;
 	assert_int_equal(rows, n + 11); /* 7 are handed on by the server, 4 are the shell's */
+}
+
+static void the_driver_comes_before_the_image(void **state UNUSED)
+{
+	static const struct {
+		const char *image, *mine, *want;
+	} rows[] = {
+		{NULL, NULL, "/driver"},
+		{"PATH=/bin\nMARK=x", NULL, "/driver"},
+		{"PATH=/bin\nLD_LIBRARY_PATH=/image/lib\nMARK=x", NULL, "/driver:/image/lib"},
+		{"LD_LIBRARY_PATH=/image/lib", "/mine", "/driver:/mine"},
+		{"LD_LIBRARY_PATH=", "", "/driver"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_ARENA struct arena *a = arena_new();
+		struct wire_env mine = {"LD_LIBRARY_PATH", rows[i].mine, false};
+		struct wire_launch l = {.job_id = "j",
+		                        .job_name = "n",
+		                        .project_id = "p",
+		                        .project_name = "q",
+		                        .leader_addr = "h",
+		                        .env = &mine,
+		                        .n_env = rows[i].mine != NULL};
+		struct env_paths in_image = at;
+		struct job_spec s = {.cpu_count = 1};
+		struct wire_env *env = NULL;
+		size_t n = 0;
+
+		in_image.image = true;
+		in_image.podman_sets = true;
+		in_image.image_env = rows[i].image;
+		in_image.driver = "/driver";
+		env_make(a, &l, &s, &in_image, &env, &n);
+		assert_string_equal(get(env, n, "LD_LIBRARY_PATH"), rows[i].want);
+		assert_null(get(env, n, "MARK")); /* podman has set it */
+	}
 }
 
 static void the_user_has_the_last_word(void **state UNUSED)
@@ -252,6 +291,7 @@ static void no_value_gets_out(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(has_every_variable),
 	cmocka_unit_test(the_page_names_every_variable),
+	cmocka_unit_test(the_driver_comes_before_the_image),
 	cmocka_unit_test(the_user_has_the_last_word),
 	cmocka_unit_test(proxies_lose_their_login),
 	cmocka_unit_test(no_value_gets_out),
