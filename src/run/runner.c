@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/seal.h"
 #include "core/attempt.h"
+#include "run/gpu.h"
 #include "run/image_keeper.h"
 #include "run/prjquota.h"
 #include "run/prjquota_keeper.h"
@@ -290,6 +291,8 @@ static void prepare(struct run *r)
 	if (spec_read_stored(r->a, r->launch.spec_json, &r->spec, err) < 0 || take_ids(r, err) < 0)
 		return;
 	take_project(r);
+	if (r->launch.n_gpus > 0)
+		gpu_wake();
 	if (geteuid() != 0 || mode == NULL || strcmp(mode, WIRE_IDS_OWN) != 0)
 		return;
 	if (confine_may(&r->ids, &why) && runs_image(r) && image_keeper_may(r->a, &why, err) < 0)
