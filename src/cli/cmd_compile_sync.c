@@ -569,6 +569,61 @@ static size_t whole_files(struct pull *p, struct tally *t, struct compile_file *
 	return kept;
 }
 
+/* What was pulled beside a record of ninja's gets the times that it knows: see compile_cache.h. */
+static int set_times(int root, const struct compile_file *f, size_t n, const bool *fresh,
+                     const char *log, struct err *err)
+{
+	size_t folder = strlen(log) - strlen(COMPILE_BUILD_LOG); /* with its slash */
+	AUTO_BUF struct buf text = BUF_INIT(COMPILE_TEXT_MAX);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct compile_built built;
+	struct err no = {0};
+
+	if (fs_read_strange(root, log, &text, &no) < 0 ||
+	    !compile_cache_built(a, buf_view(&text), &built))
+		return 0; /* it is built again */
+	for (size_t i = 0; i < n; i++) {
+		int64_t ns;
+		struct timespec times[2];
+		AUTO_FD int fd = -1;
+
+		if (!fresh[i] || strncmp(f[i].path, log, folder) != 0)
+			continue;
+		ns = compile_cache_built_ns(&built, f[i].path + folder);
+		times[0] = times[1] =
+			(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+		fd = fs_open_beneath(root, f[i].path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, err);
+		if (fd < 0 || futimens(fd, times) < 0)
+			return err->code != ERR_NONE ? -1 : err_errno(err, errno, "%s", f[i].path);
+	}
+	return 0;
+}
+
+static int pull_files(struct pull *p, struct tally *t, const char *real, int root,
+                      const struct compile_file *f, const struct hubrepo_item **item, size_t n,
+                      struct err *err)
+{
+	bool *fresh = ARENA_ARRAY(p->c->arena, bool, n);
+
+	for (size_t k = 0; k < 2 * n; k++) { /* what says that the others are there, last */
+		size_t i = k % n, before = t->fresh;
+
+		if (compile_cache_is_sign(f[i].path) != (k >= n))
+			continue;
+		if (pull_file(p, t, real, root, f[i].path, item[i], err) < 0)
+			return -1;
+		fresh[i] = t->fresh > before;
+	}
+	for (size_t i = 0; i < n && t->place.kind == COMPILE_TORCH_EXTENSIONS; i++) {
+		const char *slash = strrchr(f[i].path, '/');
+
+		if (fresh[i] && slash != NULL && strcmp(slash + 1, COMPILE_BUILD_LOG) == 0 &&
+		    set_times(root, f, n, fresh, f[i].path, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int pull_place(struct pull *p, struct tally *t, struct err *err)
 {
 	const struct hubrepo_item **item;
@@ -594,10 +649,7 @@ static int pull_place(struct pull *p, struct tally *t, struct err *err)
 		return err_set(err, ERR_DENIED,
 		               "%s belongs to somebody else: --kind %s=DIR takes another folder",
 		               t->place.dir, compile_cache_kinds[t->place.kind].name);
-	for (size_t i = 0; i < 2 * n && rc == 0;
-	     i++) /* what says that the others are there, last */
-		if (compile_cache_is_sign(f[i % n].path) == (i >= n))
-			rc = pull_file(p, t, real, root, f[i % n].path, item[i % n], err);
+	rc = pull_files(p, t, real, root, f, item, n, err);
 	(void)unlinkat(root, p->temp, 0);
 	if (rc == 0 && syncfs(root) < 0)
 		return err_errno(err, errno, "writing %s", t->place.dir);

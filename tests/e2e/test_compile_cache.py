@@ -79,6 +79,29 @@ def test_the_next_job_compiles_nothing(site):
     assert Client(site.folder, site.url, "2.4", site.tokens["eve"]).run("""said(names(api.list_repo_files, "red/compile-cache"))""")[0] == "RepositoryNotFoundError"
 
 
+NINJA = """
+    set -e
+    mkdir -p $TORCH_EXTENSIONS_DIR/py/fast; cd $TORCH_EXTENSIONS_DIR/py/fast
+    say() { [ -e "$1" ] && [ "$(cat "$1")" = "$2" ] || printf '%s\\n' "$2" > "$1"; }
+    say main.cpp 'int f(int x) { return 2 * x; }'
+    say other.cpp 'int g(int x) { return 3 * x; }'
+    say build.ninja "$(printf 'ninja_required_version = 1.3\\nrule compile\\n  command = g++ -MMD -MF $out.d -fPIC -c $in -o $out\\n  depfile = $out.d\\n  deps = gcc\\nrule link\\n  command = g++ -shared $in -o $out\\nbuild main.o: compile main.cpp\\nbuild other.o: compile other.cpp\\nbuild fast.so: link main.o other.o\\ndefault fast.so')"
+    ninja -d explain 2>&1 | grep -v '^\\[' | tail -5
+    """
+
+
+@pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja")
+def test_an_extension_is_not_built_again(site):
+    """As PyTorch does it: sources are written if they differ, then ninja decides, by times and records."""
+    first = run(site, [NINJA], repo="extension")
+    assert "ninja: no work to do." not in site.user_lines(first)
+    second = run(site, [NINJA], repo="extension")
+    assert site.user_lines(second) == ["ninja: no work to do."], site.logs(second)
+    assert "added" not in site.logs(second)
+    changed = run(site, [NINJA.replace("return 2 * x", "return 4 * x")], repo="extension")
+    assert any("main.cpp" in line for line in site.user_lines(changed)), site.logs(changed)
+
+
 def test_the_variables_of_all_compilers(site):
     job = run(site, ["env | grep -E 'CACHE|TORCH_EXT|TRITON' | sort", "ls -la $TRITON_CACHE_DIR $CCACHE_DIR", "touch $CUDA_CACHE_PATH/x"], repo="vars",
               runtime={"environment_variables": {"TRITON_CACHE_DIR": "/tmp"}})

@@ -389,6 +389,28 @@ def test_several_at_once(own, tmp_path):  # noqa: F811
     assert found["inductor/gpu/ab/cboth.py"] == get(c, "Default/x", "inductor/gpu/ab/cboth.py", rev=first).body
 
 
+@pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja")
+def test_an_extension_that_is_pulled_is_not_built_again(own, tmp_path):  # noqa: F811
+    c, made, there = own, tmp_path / "made/torch_extensions/fast", tmp_path / "there"
+    write(made, {"main.cpp": "int f(int x) { return 2 * x; }\n", "build.ninja": """rule compile
+  command = g++ -MMD -MF $out.d -fPIC -c $in -o $out
+  depfile = $out.d
+  deps = gcc
+rule link
+  command = g++ -shared $in -o $out
+build main.o: compile main.cpp
+build fast.so: link main.o
+"""})
+    subprocess.run(["ninja", "-C", made], check=True, capture_output=True, timeout=CALL_S)
+    for path in made.iterdir():
+        os.utime(path, (1, 1))  # not young
+    os.utime(made / "fast.so", (2, 2))
+    push(c, "Default/x", "--from", made.parent.parent, "-d", "gpu")
+    assert pull(c, "Default/x", "--to", there, "-d", "gpu")["torch_extensions"]["new"] > 3
+    said = subprocess.run(["ninja", "-C", there / "torch_extensions/fast"], check=True, capture_output=True, text=True, timeout=CALL_S).stdout
+    assert "no work to do" in said, said
+
+
 def test_an_interrupted_pull_leaves_whole_files(own, tmp_path):  # noqa: F811
     c, there = own, tmp_path / "there/cuda"
     tree_ = {f"{n}/x": os.urandom(20_000) for n in range(600)}

@@ -32,6 +32,18 @@ static void sift(struct arena *a, enum compile_kind kind, struct str text)
 	}
 }
 
+/* No file is older than the record's earliest. */
+static void built(struct arena *a, struct str text, const char *name)
+{
+	struct compile_built b;
+
+	if (!compile_cache_built(a, text, &b))
+		return;
+	assert(b.n > 0 && b.first_ns > 0 && compile_cache_built_ns(&b, name) >= b.first_ns);
+	for (size_t i = 0; i < b.n; i++)
+		assert(compile_cache_built_ns(&b, arena_strz(a, b.output[i].name)) >= b.first_ns);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	AUTO_BUF struct buf moved = BUF_INIT((size_t)64 << 20);
@@ -53,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	if (compile_cache_move(kind, name, text, "/place", &moved))
 		assert(compile_cache_wants_text(kind, name) &&
 		       compile_cache_is_whole(COMPILE_TRITON, "k.json", buf_view(&moved)));
+	built(a, text, name);
 	sift(a, kind, text);
 	return 0;
 }

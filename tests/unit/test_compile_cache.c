@@ -470,6 +470,34 @@ static void devices(void **state UNUSED)
 	assert_int_equal(strlen(out), COMPILE_DEVICE_CAP - 1);
 }
 
+static void what_ninja_has_built(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	static const char *const useless[] = {
+		"",
+		"# ninja log v5\n",
+		"0\t9\t1700000000000000001\tmain.o\tabc\n",                /* no head */
+		"# ninja log v5\n0\t9\t1700000000\tmain.o\tabc\n",         /* in seconds */
+		"# ninja log v5\n0\t9\t-5\tmain.o\tabc\n0\t9\t\t\t\n\t\n", /* damaged */
+	};
+	static const char log[] = "# ninja log v6\n"
+				  "0\t9\t1700000000000000005\tmain.o\t1a\n"
+				  "0\t9\t1700000000000000002\ta/cuda.cuda.o\t2b\n"
+				  "damaged\n"
+				  "9\t12\t1700000000000000009\tfast.so\t3c\n"
+				  "0\t9\t1700000000000000007\tmain.o\t1a\n"; /* built again */
+	struct compile_built b;
+
+	for (size_t i = 0; i < COUNT(useless); i++)
+		assert_false(compile_cache_built(a, str_of(useless[i]), &b));
+	assert_true(compile_cache_built(a, str_of(log), &b));
+	assert_true(compile_cache_built_ns(&b, "main.o") == 1700000000000000007);
+	assert_true(compile_cache_built_ns(&b, "a/cuda.cuda.o") == 1700000000000000002);
+	assert_true(compile_cache_built_ns(&b, "fast.so") == 1700000000000000009);
+	assert_true(compile_cache_built_ns(&b, "main.cpp") == 1700000000000000002);
+	assert_true(compile_cache_built_ns(&b, "") == 1700000000000000002);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(sifts_as_the_compilers_write),
 	cmocka_unit_test(without_any_one_file),
@@ -483,5 +511,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(bombs),
 	cmocka_unit_test(texts_that_are_read),
 	cmocka_unit_test(devices),
+	cmocka_unit_test(what_ninja_has_built),
 };
 UNIT_MAIN(tests)
