@@ -345,9 +345,9 @@ RESUMED = """
 
 
 def test_training_goes_on_from_its_checkpoint(site, gpu):
-    runtime = {"checkpointing_config": {"enabled": True}}
-    (whole,), _ = run(site, RESUMED, gpu, runtime={**runtime, "environment_variables": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}})
-    (resumed,), job = run(site, RESUMED, gpu, runtime={**runtime, "environment_variables": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "DIE": "1"}}, retry={"on": ["failure"], "max_attempts": 3})
+    runtime = {"checkpointing_config": {"enabled": True}, "load_checkpoint_config": {"enabled": True}}
+    (whole,), _ = run(site, RESUMED, gpu, project="whole", runtime={**runtime, "environment_variables": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}})
+    (resumed,), job = run(site, RESUMED, gpu, project="killed", runtime={**runtime, "environment_variables": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "DIE": "1"}}, retry={"on": ["failure"], "max_attempts": 3})
     assert whole["first"] == 0 and resumed["first"] == 40, (whole, resumed, site.logs(job))
     assert resumed["loss"] == whole["loss"], (whole, resumed)
 
