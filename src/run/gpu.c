@@ -79,6 +79,24 @@ size_t gpu_nodes(struct arena *a, const char *root, const struct wire_gpu *gpus,
 	return count;
 }
 
+const char *gpu_closed(struct arena *a, const char *root, const struct wire_gpu *gpus, size_t n,
+                       bool own_ids)
+{
+	const char *node[GPU_NODES_MAX];
+	size_t count = gpu_nodes(a, root, gpus, n, node);
+
+	for (size_t i = 0; i < count; i++) {
+		const char *path = arena_printf(a, "%s%s", root, node[i]);
+		struct stat st;
+
+		if (stat(path, &st) < 0 || S_ISDIR(st.st_mode))
+			continue;
+		if (own_ids ? (st.st_mode & 06) != 06 : access(path, R_OK | W_OK) < 0)
+			return node[i];
+	}
+	return NULL;
+}
+
 /* libcuda.so, libcuda.so.1, libcuda.so.580.82: links are how programs ask for it. */
 static bool is_driver(const char *name)
 {

@@ -24,6 +24,11 @@ void gpu_wake(void);
 size_t gpu_nodes(struct arena *a, const char *root, const struct wire_gpu *gpus, size_t n,
                  const char *out[GPU_NODES_MAX]);
 
+/* Which of them the job's processes may not open, as the driver can be told to make them for a
+ * group alone (NVreg_DeviceFileMode); NULL: none. own_ids: the job has ids that no group knows. */
+const char *gpu_closed(struct arena *a, const char *root, const struct wire_gpu *gpus, size_t n,
+                       bool own_ids);
+
 /* Mounts this machine's driver: its libraries, read-only, below GPU_LIBRARIES, and nvidia-smi.
  * ERR_NOT_FOUND: there is none. */
 int gpu_driver(struct mounts *m, struct err *err) MUST_CHECK;

@@ -100,6 +100,8 @@ void run_take_cores(struct run *r)
 
 static int make_sandbox(struct run *r, struct err *err)
 {
+	const char *closed;
+
 	if (make_mounts(r, err) < 0)
 		return -1;
 	if (!r->confined.on)
@@ -127,6 +129,12 @@ static int make_sandbox(struct run *r, struct err *err)
 		.need_mount_points =
 			r->launch.n_weights > 0 || (r->stage.python.place && !is_plain(r)),
 	};
+	closed = gpu_closed(r->a, "", r->launch.gpus, r->launch.n_gpus, r->ids.on);
+	if (closed != NULL)
+		logs_message(r->logs,
+		             "%s is not for every user of this machine, so the job may not find "
+		             "its GPUs: the driver's option NVreg_DeviceFileMode=0666 makes it so",
+		             closed);
 	if (sandbox_start(&r->sandbox, &r->sandbox_spec, err) < 0)
 		return -1;
 	if (r->sandbox->notes[0] != '\0')

@@ -80,6 +80,24 @@ static void nodes_are_its_own_and_the_shared(void **state UNUSED)
 	assert_int_equal(gpu_nodes(a, root, NULL, 0, node), 0); /* none of the shared either */
 }
 
+static void a_node_for_a_group_alone(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	AUTO_FREE char *its_own = xasprintf("%s/dev/nvidia0", root);
+	AUTO_FREE char *shared = xasprintf("%s/dev/nvidiactl", root);
+	static const struct wire_gpu gpu = {.index = 0, .uuid = "GPU-a"};
+
+	put("dev/nvidia0", "");
+	put("dev/nvidiactl", "");
+	put("dev/nvidia-caps/nvidia-cap1", ""); /* it has modes of its own */
+	assert_string_equal(gpu_closed(a, root, &gpu, 1, true), "/dev/nvidia0");
+	assert_null(gpu_closed(a, root, &gpu, 1, false)); /* it is ours */
+	assert_int_equal(chmod(its_own, 0666), 0);
+	assert_int_equal(chmod(shared, 0660), 0);
+	assert_string_equal(gpu_closed(a, root, &gpu, 1, true), "/dev/nvidiactl");
+	assert_null(gpu_closed(a, root, NULL, 0, true));
+}
+
 static const char *from_of(const struct mounts *m, const char *at)
 {
 	for (size_t i = 0; i < m->n; i++) {
@@ -147,6 +165,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(nodes_are_its_own_and_the_shared, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_node_for_a_group_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(links_are_followed, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_folder_without_a_driver, setup, teardown),
 	};
