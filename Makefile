@@ -65,7 +65,7 @@ docs: all
 bench:
 	@tools/parts.sh build run unit minio clients uv bench
 	@$(MAKE) --no-print-directory B=rel all
-	@ninja -C build/rel --quiet tests/bench/bench_store tests/bench/bench_run
+	@ninja -C build/rel --quiet tests/bench/bench_store tests/bench/bench_run tests/bench/bench_tokens
 	@python3 tests/bench/bench.py
 
 SEED ?= 1

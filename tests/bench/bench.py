@@ -2,7 +2,7 @@
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
     bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
-                           checkpoint elsewhere load check summarize push repos hub artifacts compiled jobs line databases tails
+                           checkpoint elsewhere load check summarize push repos hub artifacts compiled jobs line databases tails serve
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -32,6 +32,7 @@ import line
 import load
 import peers
 import repos
+import serve
 import start
 from harness import MIB, Contender, Row, Wrong, raise_limits, run
 from peers import KEY, PEERS, SECRET, tool, version
@@ -506,7 +507,7 @@ class Bench:
 ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
         "python": Bench.python,
         "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "hub": Bench.hub, "artifacts": artifacts.rows, "compiled": compiled.rows, "jobs": load.many_jobs,
-        "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails}
+        "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails, "serve": serve.rows}
 
 
 def place():

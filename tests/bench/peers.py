@@ -124,7 +124,7 @@ class Nginx(Server):
         conf = folder / "nginx.conf"
         conf.write_text(f"""
             daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
-            events {{ worker_connections 1024; }}
+            events {{ worker_connections 4096; }}
             http {{
               access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; sendfile_max_chunk 512k;
               client_body_temp_path {folder}/nx1; proxy_temp_path {folder}/nx2; fastcgi_temp_path {folder}/nx3;
