@@ -111,6 +111,13 @@ int cmd_deploy(struct cli *c, struct err *err)
 		js_kv_bool(&js, "replace", true);
 	if (write_sizes(c, &js, err) < 0 || write_env(c, &js, err) < 0)
 		return -1;
+	if (c->n_rest > 0) {
+		js_key(&js, "engine_options");
+		js_list(&js);
+		for (size_t i = 0; i < c->n_rest; i++)
+			js_cstr(&js, c->rest[i]);
+		js_end(&js);
+	}
 	js_close(&js);
 	if (remote_call(c, HTTP_POST, "/v1/deployments", &body, &reply, err) < 0)
 		return -1;

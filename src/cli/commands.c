@@ -329,15 +329,16 @@ const struct command commands[] = {
 	 "stoker weights rm 4kq8w2n --yes",
 	 OPTS(o_yes), 1, 1, false, cmd_weights_rm},
 
-	{"deploy", "JOB[/CHECKPOINT]...", "serve a checkpoint under a name, or roll it in where another one is served",
+	{"deploy", "JOB[/CHECKPOINT]... [-- OPTION OF THE ENGINE...]", "serve a checkpoint under a name, or roll it in where another one is served",
 	 "Without CHECKPOINT it is the newest complete one. Its files say which engine can load it: a GGUF file is for llama.cpp, a model or "
 	 "an adapter for vllm. The base model of an adapter is mirrored from the Hub; several adapters of one base model share a server. `--engine transformers` runs a whole model on any "
 	 "machine, slowly. The jobs that serve have the resources that the training job had for a node, unless options say otherwise. Under "
-	 "a name that is deployed already, the new jobs take over when they are ready, and no request is lost; see docs/serving.md.",
+	 "a name that is deployed already, the new jobs take over when they are ready, and no request is lost. What follows `--` is for the engine; see docs/serving.md.",
 	 "stoker deploy dgiwbss --name mine --image vllm/vllm-openai:latest\n"
 	 "stoker deploy dgiwbss/checkpoint-500 --engine sglang --accelerator H100:2\n"
 	 "stoker deploy dgiwbss/checkpoint-500 r8rtrxq/checkpoint-900 --name adapters  # LoRA: clients name a checkpoint\n"
 	 "stoker deploy @ --name mine --engine transformers\n"
+	 "stoker deploy @ --name mine -- --max-model-len 8192  # more words for the engine\n"
 	 "stoker deploy @ --name mine --scale-to-zero 15m --replicas 2\n"
 	 "stoker deploy @ --name mine --command 'python3 /models/mine/serve.py'",
 	 OPTS(o_deploy), 1, DEPLOYMENT_PARTS_MAX, true, cmd_deploy},

@@ -410,6 +410,35 @@ static void transformers_folder(const struct inference_facts *f, const struct in
 	buf_puts(out, " && ");
 }
 
+/* Words of all engines. Each parser takes '_' for '-', or knows no such option. */
+int inference_option_check(const char *word, struct err *err)
+{
+	static const char *const ours[] = {"host",         "port",         "api-key",
+	                                   "api-key-file", "uds",          "ssl-keyfile",
+	                                   "ssl-certfile", "ssl-key-file", "ssl-cert-file"};
+	size_t n = strcspn(word, "=");
+
+	if (strlen(word) > INFERENCE_OPTION_MAX)
+		return err_set(err, ERR_INVALID, "an option of the engine has more than %d bytes",
+		               INFERENCE_OPTION_MAX);
+	for (size_t i = 0; i < COUNT(ours) && strncmp(word, "--", 2) == 0; i++) {
+		size_t at = 2, of = 0;
+
+		while (at < n && ours[i][of] != '\0' &&
+		       (word[at] == ours[i][of] || (word[at] == '_' && ours[i][of] == '-'))) {
+			at++;
+			of++;
+		}
+		if (at == n && ours[i][of] == '\0')
+			return err_set(err, ERR_INVALID,
+			               "--%s is not for the engine: Stoker says where it listens, "
+			               "and with which key. A command of yours has "
+			               "$STOKER_SERVE_PORT and $STOKER_SERVE_KEY",
+			               ours[i]);
+	}
+	return 0;
+}
+
 void inference_command(const struct inference_facts *f, enum inference_engine engine,
                        const struct inference_places *at, struct buf *out)
 {
@@ -437,6 +466,10 @@ void inference_command(const struct inference_facts *f, enum inference_engine en
 		break;
 	case INFERENCE_ENGINES:
 		abort();
+	}
+	for (size_t i = 0; i < at->n_options; i++) {
+		buf_putc(out, ' ');
+		buf_shell(out, at->option[i]);
 	}
 	buf_printf(out,
 	           " --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\"; exit; fi; "

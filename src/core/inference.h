@@ -65,6 +65,8 @@ struct inference_places {
 	const char *base;                     /* that of inference_base() */
 	const struct inference_adapter *more; /* of the same base, for vLLM alone */
 	size_t n_more;
+	const char *const *option; /* more words for the engine, behind ours */
+	size_t n_options;
 };
 struct inference_adapter {
 	const char *served, *folder;
@@ -72,6 +74,11 @@ struct inference_adapter {
 #define INFERENCE_LORA_RANK_MAX 512
 /* The next one that vLLM takes; 0: the adapter does not say. */
 int64_t inference_lora_rank(int64_t said);
+#define INFERENCE_OPTIONS_MAX 100
+#define INFERENCE_OPTION_MAX 4096 /* bytes of one */
+/* May it be one of them? ERR_INVALID: it is Stoker's to say where the engine listens, and to whom.
+ */
+int inference_option_check(const char *word, struct err *err) MUST_CHECK;
 /* One command for a POSIX shell, which says what to do when the engine is not there. */
 void inference_command(const struct inference_facts *f, enum inference_engine engine,
                        const struct inference_places *at, struct buf *out);

@@ -24,6 +24,8 @@ struct deploy {
 	bool replaces;
 	const struct instance *size; /* in place of the four before; NULL: they say */
 	const struct doc *env;
+	const char **option; /* of the engine */
+	size_t n_options;
 	struct deploy_part part[DEPLOYMENT_PARTS_MAX];
 	size_t n;
 	struct inference_facts facts; /* of the first */
@@ -82,6 +84,8 @@ static int read_body(struct request *rq, struct deploy *d, struct err *err)
 	    body_text(body, "memory", false, &d->memory, err) < 0 ||
 	    body_int(body, "cpu_count", 1, 4096, &d->cpu_count, err) < 0 ||
 	    deployment_sizes(body, &d->replicas, &d->idle_s, err) < 0 ||
+	    body_texts(rq->arena, body, "engine_options", INFERENCE_OPTIONS_MAX, &d->option,
+	               &d->n_options, err) < 0 ||
 	    body_bool(body, "replace", &d->replaces, err) < 0)
 		return -1;
 	d->env = doc_get(body, "environment_variables");
@@ -89,6 +93,13 @@ static int read_body(struct request *rq, struct deploy *d, struct err *err)
 		return err_set(err, ERR_INVALID, "environment_variables: expected an object");
 	if (d->command != NULL && d->engine_word != NULL)
 		return err_set(err, ERR_INVALID, "engine and command: give one of them");
+	if (d->command != NULL && d->n_options > 0)
+		return err_set(err, ERR_INVALID,
+		               "engine_options: a command of yours has its own words");
+	for (size_t i = 0; i < d->n_options; i++) {
+		if (inference_option_check(d->option[i], err) < 0)
+			return err_wrap(err, "engine_options[%zu]", i);
+	}
 	if (d->engine_word != NULL && !inference_engine_of(str_of(d->engine_word), &d->engine))
 		return err_set(err, ERR_INVALID,
 		               "engine: \"%.50s\" is none of vllm, sglang, llama.cpp and "
@@ -307,7 +318,9 @@ static int find_command(struct request *rq, struct deploy *d, struct err *err)
 	                                    .checkpoint = folder_of(rq->arena, d, 0),
 	                                    .base = BASE_PLACE,
 	                                    .more = adapters_of(rq->arena, d),
-	                                    .n_more = d->n - 1};
+	                                    .n_more = d->n - 1,
+	                                    .option = d->option,
+	                                    .n_options = d->n_options};
 	uint32_t gpus = d->part[0].job.gpu_count;
 	const char *type = NULL;
 

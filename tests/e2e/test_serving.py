@@ -376,7 +376,8 @@ def test_what_cannot_be_deployed(cluster):
     config = json.dumps({"model_type": "llama", "_name_or_path": "/models/base"})
     job = trained(cluster, (1,), {"config.json": config})
     for arguments, words in (((), "a folder of the job"), (("--engine", "llama.cpp"), "convert_hf_to_gguf.py"), (("--engine", "tgi"), "none of vllm"),
-                             (("--name", "No", "--command", "true"), "lower-case"), (("--engine", "vllm", "--command", "x"), "one of them")):
+                             (("--name", "No", "--command", "true"), "lower-case"), (("--engine", "vllm", "--command", "x"), "one of them"), (("--", "--host", "0.0.0.0"), "engine_options[0]: --host is not for the engine"),
+                             (("--command", "x", "--", "--y"), "has its own words")):
         assert words in cluster.refusal("deploy", job["id"], *arguments)["error"]["message"]
     assert cluster.error("deploy", f"{job['id']}/checkpoint-9") == "checkpoint_not_found"
     none = cluster.push(["true"])
@@ -388,6 +389,8 @@ def test_what_cannot_be_deployed(cluster):
     assert made["name"].startswith("job-"), made
     cluster.wait({"id": made["training_job_id"]}, "TRAINING_JOB_FAILED")  # once: the next attempt would not find it either
     [said] = cluster.user_lines({"id": made["training_job_id"]})
+    more = json.loads(cluster.cli("deploy", job["id"], "-o", "json", "--", "--max-model-len", "8192", "--note=it's").out)
+    assert " '--max-model-len' '8192' '--note=it'\\''s' --host 127.0.0.1" in cluster.job({"id": more["training_job_id"]})["spec"]["runtime"]["start_commands"][0]
     assert "vllm is not installed where this job runs" in said and "--image vllm/vllm-openai:latest" in said, said
 
 

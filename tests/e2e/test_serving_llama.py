@@ -1,4 +1,5 @@
 """GGUF files, deployed with the real llama-server and asked by OpenAI's own client."""
+import json
 import sys
 import threading
 from concurrent import futures
@@ -16,8 +17,8 @@ $p two/f16.gguf one && cp two/f16.gguf two/q4.gguf && $p adapter/a.gguf none 1 a
 LONG = 1500  # tokens: about a second
 
 
-def deploy(cluster, job, checkpoint):
-    return cluster.json("deploy", f"{job['id']}/{checkpoint}", "--name", "mine", "-e", f"PATH={ENGINE}/bin:/usr/bin:/bin")
+def deploy(cluster, job, checkpoint, *options):
+    return json.loads(cluster.cli("deploy", f"{job['id']}/{checkpoint}", "--name", "mine", "-e", f"PATH={ENGINE}/bin:/usr/bin:/bin", "-o", "json", *options).out)
 
 
 def is_up(cluster, made):
@@ -40,8 +41,10 @@ def test_from_gguf_files_to_an_answer(empty_cluster):
         assert words in cluster.refusal("deploy", f"{job['id']}/{checkpoint}")["error"]["message"]
 
     # a model in three files, beside what it was quantized by
-    made = deploy(cluster, job, "parts")
+    made = deploy(cluster, job, "parts", "--", "--ctx-size", "4096", "--slots")
     is_up(cluster, made)
+    status, slots = cluster.api("GET", "/deployments/mine/slots")
+    assert status == 200 and {slot["n_ctx"] for slot in slots} == {4096}, slots
     ai = openai.OpenAI(base_url=f"{cluster.url}/deployments/mine/v1", api_key=cluster.token, max_retries=0, timeout=120)
     assert [model.id for model in ai.models.list()] == ["mine"]
     whole = ask(ai)

@@ -137,6 +137,46 @@ static void several_adapters(void **state UNUSED)
 	                       "--host"));
 }
 
+static void more_options(void **state UNUSED)
+{
+	static const char *const words[] = {"--max-model-len", "8192", "--x=it's"};
+	struct inference_places with = at;
+	const struct inference_facts f = {.name = "c", .kind = "full", .config = true};
+	static const struct {
+		const char *word;
+		bool may;
+	} rows[] = {{"--max-model-len", true},
+	            {"--ports", true},
+	            {"--hos", true},
+	            {"host", true},
+	            {"8192", true},
+	            {"--", true},
+	            {"", true},
+	            {"--host", false},
+	            {"--host=::", false},
+	            {"--api_key", false},
+	            {"--port", false}};
+	AUTO_BUF struct buf out = BUF_INIT(65536);
+	AUTO_FREE char *longest = xcalloc(INFERENCE_OPTION_MAX + 2, 1);
+	struct err err = {0};
+
+	with.option = words;
+	with.n_options = COUNT(words);
+	inference_command(&f, INFERENCE_VLLM, &with, &out);
+	assert_non_null(strstr(buf_cstr(&out), " '--max-model-len' '8192' '--x=it'\\''s' --host "
+	                                       "127.0.0.1 --port")); /* ours have the last word */
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		if (rows[i].may)
+			assert_ok(inference_option_check(rows[i].word, &err), &err);
+		else
+			assert_err(inference_option_check(rows[i].word, &err), &err, ERR_INVALID,
+			           "Stoker says where it listens");
+		err_clear(&err);
+	}
+	memset(longest, 'x', INFERENCE_OPTION_MAX + 1);
+	assert_err(inference_option_check(longest, &err), &err, ERR_INVALID, "bytes");
+}
+
 static void add_text(struct buf *b, const char *key, const char *value)
 {
 	const uint64_t n_key = strlen(key), n = strlen(value);
@@ -297,11 +337,9 @@ static void ranks(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(commands),
-	cmocka_unit_test(several_adapters),
-	cmocka_unit_test(what_gguf_files_are_for),
-	cmocka_unit_test(what_serves_it),
-	cmocka_unit_test(what_cannot_be_served),
+	cmocka_unit_test(commands),       cmocka_unit_test(several_adapters),
+	cmocka_unit_test(more_options),   cmocka_unit_test(what_gguf_files_are_for),
+	cmocka_unit_test(what_serves_it), cmocka_unit_test(what_cannot_be_served),
 	cmocka_unit_test(ranks),
 };
 UNIT_MAIN(tests)
