@@ -76,15 +76,13 @@ bool route_method(const char *text, enum http_method *out)
 static struct str cut_segment(struct str *path)
 {
 	struct str segment;
+	const char *end;
 
 	while (path->n > 0 && *path->p == '/')
 		*path = str_skip(*path, 1);
-	segment = *path;
-	segment.n = 0;
-	while (path->n > 0 && *path->p != '/') {
-		*path = str_skip(*path, 1);
-		segment.n++;
-	}
+	end = path->n > 0 ? memchr(path->p, '/', path->n) : NULL;
+	segment = str_n(path->p, end != NULL ? (size_t)(end - path->p) : path->n);
+	*path = str_skip(*path, segment.n);
 	return segment;
 }
 
