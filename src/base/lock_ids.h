@@ -20,6 +20,7 @@
 	X(REPO_UPLOAD,    "repo.upload",      "server/data/repo_upload.c", "files that are uploaded in parts: held while one is opened") \
 	X(HUB,            "hub",              "server/data/hub_impl.h",  "what is known of another Hub's repositories, and files on their way") \
 	X(ARTIFACTS_EVICT, "artifacts.evict", "server/data/artifact_room.c", "who makes room for artifacts: held across the database's I/O") \
+	X(ARTIFACTS_COLLECT, "artifacts.collect", "server/data/artifact_room.c", "who removes blobs of artifacts that went: held across the store's I/O") \
 	X(ARTIFACTS,      "artifacts",        "server/data/artifact_room.c", "how much artifacts take, and blobs that none names any more") \
 	X(ARTIFACTS_USED, "artifacts.used",   "server/data/artifact_room.c", "in stripes: when artifacts were used, until it is written") \
 	X(MIRROR_ROOM,    "mirror.room",      "server/data/mirror_room.c",  "what fetches have reserved of the mirror") \

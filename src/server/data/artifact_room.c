@@ -32,7 +32,7 @@ struct stripe {
 };
 
 struct artifacts {
-	struct lock evict;
+	struct lock evict, collect;
 	struct lock lock; /* of what follows */
 	struct mirror_hold *hold;
 	uint64_t held;
@@ -182,8 +182,9 @@ static int cut_some(struct cut *c, const struct meta_artifact_space *s, uint64_t
 	return 0;
 }
 
-/* Where there are more than `most`, until they `fit`. */
-static int evict(struct app *app, uint64_t most, uint64_t fit, struct err *err)
+/* Where there are more than `most`, until they `fit`. *some (may be NULL): at least one has gone.
+ */
+static int evict(struct app *app, uint64_t most, uint64_t fit, bool *some, struct err *err)
 {
 	uint64_t level, sum = 0, *took;
 	AUTO_ARENA struct arena *a = arena_new();
@@ -213,6 +214,8 @@ static int evict(struct app *app, uint64_t most, uint64_t fit, struct err *err)
 			if (cut_some(&c, &s[i], &left, err) < 0)
 				return -1;
 	}
+	if (some != NULL && c.files > 0)
+		*some = true;
 	log_info("artifacts evicted: files=%" PRIu64 " size=%s", c.files,
 	         units_show_bytes(c.bytes, much));
 	loop_kick(all->keeper);
@@ -241,29 +244,34 @@ int artifact_added(struct app *app, int64_t bytes, struct err *err)
 		return 0;
 	lock_take(&all->evict);
 	if (is_over(app)) /* who had the lock has not made room for this one, too */
-		rc = evict(app, app->set.artifact_bytes, artifact_bytes_most(app), err);
+		rc = evict(app, app->set.artifact_bytes, artifact_bytes_most(app), NULL, err);
 	lock_give(&all->evict);
 	return rc;
 }
 
 /* ---- blobs that none names ----------------------------------------------------------------- */
 
+/* One after the other: what somebody else has taken from the list is gone when this returns. */
 static int collect_dropped(struct app *app, bool *freed, struct err *err)
 {
 	struct artifacts *all = app->artifacts;
 	AUTO_FREE struct digest *drop = NULL;
 	struct blobs_collected gone = {0};
 	size_t n;
+	int rc = 0;
 
+	lock_take(&all->collect);
 	lock_take(&all->lock);
 	drop = TAKE(all->drop);
 	n = all->n_drop;
 	all->n_drop = all->cap_drop = 0;
 	lock_give(&all->lock);
-	if (n > 0 && mirror_collect_dropped(app, drop, n, &gone, err) < 0)
-		return -1;
-	*freed = gone.files > 0;
-	return 0;
+	if (n > 0)
+		rc = mirror_collect_dropped(app, drop, n, &gone, err);
+	lock_give(&all->collect);
+	if (gone.files > 0)
+		*freed = true;
+	return rc;
 }
 
 int artifacts_yield(struct app *app, uint64_t bytes, bool *some, struct err *err)
@@ -274,10 +282,10 @@ int artifacts_yield(struct app *app, uint64_t bytes, bool *some, struct err *err
 
 	*some = false;
 	lock_take(&all->evict);
-	rc = evict(app, app->set.artifact_bytes, artifact_bytes_most(app), err);
+	rc = evict(app, app->set.artifact_bytes, artifact_bytes_most(app), some, err);
 	have = atomic_load(&all->bytes);
 	if (rc == 0 && have > 0 && (uint64_t)have >= bytes)
-		rc = evict(app, (uint64_t)have - bytes, (uint64_t)have - bytes, err);
+		rc = evict(app, (uint64_t)have - bytes, (uint64_t)have - bytes, some, err);
 	lock_give(&all->evict);
 	return rc < 0 ? -1 : collect_dropped(app, some, err);
 }
@@ -397,6 +405,7 @@ void artifacts_start(struct app *app)
 	struct artifacts *all = xcalloc(1, sizeof(*all));
 
 	lock_init(&all->evict, LOCK_ARTIFACTS_EVICT);
+	lock_init(&all->collect, LOCK_ARTIFACTS_COLLECT);
 	lock_init(&all->lock, LOCK_ARTIFACTS);
 	for (size_t i = 0; i < USED_STRIPES; i++)
 		lock_init(&all->stripe[i].lock, LOCK_ARTIFACTS_USED);
@@ -435,6 +444,7 @@ void artifacts_free(struct app *app)
 	}
 	free(all->drop);
 	lock_done(&all->lock);
+	lock_done(&all->collect);
 	lock_done(&all->evict);
 	free(all);
 	app->artifacts = NULL;
