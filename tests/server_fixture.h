@@ -336,7 +336,7 @@ static inline uint64_t blobs_in_store(struct fixture *f)
 {
 	struct blobs_held held;
 
-	assert_ok(blobs_held(f->app->blobs, &held, &f->err), &f->err);
+	assert_ok(blobs_held(f->app->blobs, BLOBS_HELD_NOW, &held, &f->err), &f->err);
 	return held.files;
 }
 

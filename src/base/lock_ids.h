@@ -61,6 +61,7 @@
 	X(CREW,           "crew",             "store/common/crew.c",          "threads that take items, and their first error") \
 	X(MIRROR,         "mirror",           "store/sources/mirror.c",        "tickets, order and the first error of a fetch") \
 	X(UNDER_WAY,      "under.way",        "store/sources/bring.c",         "large files that are being fetched, for who wants the same") \
+	X(BLOB_FOLDER,    "blob.folder",      "store/blobs/blob_held.c",     "by first byte, what blobs take: held while one is renamed, or a folder of them is measured") \
 	X(BLOB_PINS,      "blob.pins",        "store/blobs/blob_pins.c",     "what fetches rely on: held while a collector renames one file") \
 	X(BLOB_BATCH,     "blob.batch",       "store/blobs/blob_batch.c",    "small blobs that wait for their sync") \
 	X(OBJSTORE,       "objstore",         "store/objects/objstore_impl.h", "since when a store has been away") \

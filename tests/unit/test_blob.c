@@ -2,6 +2,7 @@
 #define UNIT_FOLDER "/tmp/stoker-blob"
 #include "unit_folder.h"
 
+#include "store/blobs/blob_batch.h"
 #include "store/blobs/blob_pins.h"
 
 #include <pthread.h>
@@ -230,7 +231,7 @@ static void blob_collects_what_nobody_names(void **state UNUSED)
 	assert_ok(blobs_tmp(b, "left", &left, journal, &err), &err);
 	(void)close(left);
 
-	assert_ok(blobs_held(b, &held, &err), &err);
+	assert_ok(blobs_held(b, BLOBS_HELD_ANY, &held, &err), &err);
 	assert_int_equal(held.files, 3);
 	assert_int_equal(held.bytes, 3 + 4 + 8);
 	assert_ok(collect(b, 0, 3600, NULL, &real, &out, &err), &err);
@@ -247,12 +248,95 @@ static void blob_collects_what_nobody_names(void **state UNUSED)
 	assert_false(there("gc", "tmp/left"));
 	assert_true(there("gc", "tmp/busy") && there("gc", "tmp/busy.journal"));
 	(void)close(busy);
-	assert_ok(blobs_held(b, &held, &err), &err);
+	assert_ok(blobs_held(b, BLOBS_HELD_ANY, &held, &err), &err);
 	assert_int_equal(held.files, 2);
 	assert_ok(collect(b, 0, -1, &(struct blobs_choice){.keep = keep_one, .arg = &orphan}, &real,
 	                  &out, &err),
 	          &err);
 	assert_int_equal(out.files, 2);
+}
+
+/* What is counted is what is there. */
+static struct blobs_held counted_right(struct blobs *b)
+{
+	struct blobs_held counted, is;
+	struct err err = {0};
+
+	assert_ok(blobs_held(b, BLOBS_HELD_ANY, &counted, &err), &err);
+	assert_ok(blobs_held(b, BLOBS_HELD_NOW, &is, &err), &err);
+	assert_int_equal(counted.files, is.files);
+	assert_int_equal(counted.bytes, is.bytes);
+	return is;
+}
+
+/* By each way in and out, without a look at what is there; but for what another program does. */
+static void blob_counts_what_comes_and_goes(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("held");
+	AUTO_BLOB_BATCH struct blob_batch *batch = blob_batch_new(b);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct blobs_way real = {0};
+	struct blobs_collected out;
+	struct blobs_held held;
+	char journal[FS_PATH_MAX];
+	struct err err = {0};
+	struct digest d;
+	AUTO_FD int fd = -1;
+
+	assert_ok(blobs_put(b, STR_LIT("first"), &d, &err), &err); /* before it is measured */
+	assert_int_equal(counted_right(b).files, 1);
+	assert_ok(blobs_put(b, STR_LIT("second"), &d, &err), &err);
+	assert_ok(blobs_put(b, STR_LIT("second"), &d, &err), &err);
+	assert_int_equal(counted_right(b).bytes, 5 + 6);
+	assert_ok(blobs_tmp(b, "large", &fd, journal, &err), &err);
+	assert_ok(fs_write_all(fd, "content", 7, &err), &err);
+	d = hash_sha256("content", 7);
+	assert_ok(blobs_commit(b, "large", fd, &d, &err), &err);
+	assert_int_equal(counted_right(b).bytes, 5 + 6 + 7);
+	for (unsigned i = 0; i < 40; i++) { /* some of them twice, or there already */
+		char *text = i == 0 ? arena_cstr(a, "content") : arena_printf(a, "%06u", i / 2);
+		struct digest small = hash_sha256(text, strlen(text));
+
+		assert_ok(blob_batch_add(batch, text, strlen(text), &small, &err), &err);
+	}
+	assert_ok(blob_batch_publish(batch, &err), &err);
+	assert_int_equal(counted_right(b).files, 3 + 20);
+	assert_ok(blobs_quarantine(b, &d, &err), &err);
+	assert_ok(blobs_quarantine(b, &d, &err), &err);
+	assert_int_equal(counted_right(b).files, 2 + 20);
+
+	assert_ok(blobs_put(b, STR_LIT("content"), &d, &err), &err);
+	assert_int_equal(unlink(blobs_path(b, &d, a)), 0);
+	assert_ok(blobs_held(b, BLOBS_HELD_ANY, &held, &err), &err);
+	assert_int_equal(held.files, 3 + 20);
+	assert_ok(blobs_held(b, BLOBS_HELD_NOW, &held, &err), &err);
+	assert_int_equal(held.files, 2 + 20);
+	assert_ok(collect(b, 0, 0, NULL, &real, &out, &err), &err);
+	assert_int_equal(counted_right(b).files, 0);
+}
+
+/* What comes counts from its first byte; what room is reserved for counts as that. */
+static void blob_counts_temporary_files(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("partial");
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(b);
+	char journal[FS_PATH_MAX];
+	struct blobs_held held;
+	struct err err = {0};
+	AUTO_FD int comes = -1, reserved = -1;
+
+	blob_pins_add_tmp(pins, "comes");
+	blob_pins_add_reserved(pins, "reserved");
+	assert_ok(blobs_tmp(b, "comes", &comes, journal, &err), &err);
+	assert_ok(blobs_tmp(b, "reserved", &reserved, journal, &err), &err);
+	assert_ok(fs_write_all(comes, "four", 4, &err), &err);
+	assert_ok(fs_write_all(reserved, "five5", 5, &err), &err);
+	assert_true(fsync(comes) == 0 && fsync(reserved) == 0);
+	assert_ok(blobs_held(b, BLOBS_HELD_ANY, &held, &err), &err);
+	assert_int_equal(held.partial, 4);
+	blob_pins_free(TAKE(pins));
+	assert_ok(blobs_held(b, BLOBS_HELD_ANY, &held, &err), &err);
+	assert_int_equal(held.partial, 4 + 5);
 }
 
 static void blob_collects_manifests(void **state UNUSED)
@@ -423,6 +507,7 @@ static void *collect_always(void *arg)
 	struct blobs_choice by = {.keep = keep_rows, .arg = r};
 	struct blobs_way real = {0};
 	struct blobs_collected out;
+	struct blobs_held held;
 
 	while (!atomic_load(&r->over)) {
 		struct err err = {0};
@@ -432,6 +517,7 @@ static void *collect_always(void *arg)
 		assert_ok(collect(r->b, 0, 0, NULL, &real, &out, &err),
 		          &err); /* this second's, too */
 		atomic_fetch_add(&r->taken, out.files);
+		assert_ok(blobs_held(r->b, BLOBS_HELD_NOW, &held, &err), &err);
 	}
 	return NULL;
 }
@@ -491,6 +577,7 @@ static void blob_collectors_race_with_fetches(void **state UNUSED)
 	for (size_t i = 0; i < COUNT(collector); i++)
 		assert_int_equal(pthread_join(collector[i], NULL), 0);
 	assert_true(atomic_load(&r.taken) > 0); /* there was something to race for */
+	counted_right(b);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -499,6 +586,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(blob_that_rotted_is_moved_aside),
 	cmocka_unit_test(blob_manifests),
 	cmocka_unit_test(blob_collects_what_nobody_names),
+	cmocka_unit_test(blob_counts_what_comes_and_goes),
+	cmocka_unit_test(blob_counts_temporary_files),
 	cmocka_unit_test(blob_collects_manifests),
 	cmocka_unit_test(blob_pins_hold),
 	cmocka_unit_test(blob_pins_outlive_their_owner_in_a_collection),

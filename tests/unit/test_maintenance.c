@@ -139,6 +139,38 @@ static void maintenance_trims_the_mirror_to_its_limit(void **state)
 	assert_int_equal(blobs_in_store(f), 1);
 }
 
+static int take(struct fixture *f, uint64_t bytes, struct mirror_hold **out)
+{
+	const struct mirror_want want = {.bytes = bytes};
+
+	return mirror_room_take(f->app, "weights", bytes, &want, &f->app->stopping, out, &f->err);
+}
+
+/* Not at every blob for every file; but before it refuses. */
+static void room_is_looked_for_only_where_it_is_short(void **state)
+{
+	struct fixture *f = *state;
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(f->app->blobs);
+	struct mirror_hold *one = NULL, *two = NULL;
+	const char *path;
+	struct digest d;
+
+	f->app->set.mirror_bytes = 20;
+	assert_ok(blobs_put(f->app->blobs, STR_LIT("0123456789"), &d, &f->err), &f->err);
+	blob_pins_add(pins, &d);
+	path = blobs_path(f->app->blobs, &d, f->a);
+	assert_ok(take(f, 6, &one), &f->err);
+	assert_err(take(f, 6, &two), &f->err, ERR_MIRROR_FULL, "16 B of the 20 B");
+	assert_int_equal(unlink(path), 0); /* by another program */
+	assert_ok(take(f, 6, &two), &f->err);
+	mirror_room_give(f->app, two);
+	/* nor is what that puts there seen while what is counted leaves room */
+	assert_ok(fs_write_atomic(AT_FDCWD, path, STR_LIT("0123456789"), 0444, &f->err), &f->err);
+	assert_ok(take(f, 10, &two), &f->err);
+	mirror_room_give(f->app, two);
+	mirror_room_give(f->app, one);
+}
+
 static const struct objstore_ops *real;
 static atomic_bool away;
 static atomic_uint asked; /* for a manifest, in vain */
@@ -358,6 +390,7 @@ static void trash_that_cannot_be_removed_stays(void **state)
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(maintenance_collects_beside_a_fetch_and_what_was_deleted),
 	FIXTURE_TEST(maintenance_trims_the_mirror_to_its_limit),
+	FIXTURE_TEST(room_is_looked_for_only_where_it_is_short),
 	FIXTURE_TEST(room_is_not_looked_for_while_the_store_is_away),
 	FIXTURE_TEST(janitor_takes_what_is_due),
 	FIXTURE_TEST(trash_that_cannot_be_removed_stays),

@@ -416,7 +416,8 @@ int mirror_room_trim(struct app *app, uint64_t spare, const struct blobs_way *wa
 	struct blobs_held held;
 
 	*out = (struct blobs_collected){0};
-	if (limits(app, &limit, &avail, &disk, err) < 0 || blobs_held(app->blobs, &held, err) < 0)
+	if (limits(app, &limit, &avail, &disk, err) < 0 ||
+	    blobs_held(app->blobs, BLOBS_HELD_NOW, &held, err) < 0)
 		return -1;
 	over = excess(held.bytes + held.partial + reserved(app), limit + spare);
 	if (over == 0)
@@ -468,14 +469,14 @@ static int full(const struct looking *l, uint64_t used, uint64_t limit)
 
 /* How much too much there is: for the limit, for the disk. What a fetch has of its file counts
  * twice, as partial and as reserved; not in *used, which is for people. */
-static int measure(const struct looking *l, uint64_t limit, uint64_t avail, uint64_t *used,
-                   uint64_t *over, uint64_t *lacks)
+static int measure(const struct looking *l, int64_t age_ms, uint64_t limit, uint64_t avail,
+                   uint64_t *used, uint64_t *over, uint64_t *lacks)
 {
 	uint64_t travels = l->want->bytes - MIN(l->want->held, l->want->bytes);
 	uint64_t others = reserved(l->app); /* before what is stored: never counted too low */
 	struct blobs_held held;
 
-	if (blobs_held(l->app->blobs, &held, l->err) < 0)
+	if (blobs_held(l->app->blobs, age_ms, &held, l->err) < 0)
 		return -1;
 	*used = held.bytes + MAX(held.partial, others);
 	*over = excess(held.bytes + held.partial + others + l->want->bytes, limit);
@@ -500,7 +501,10 @@ static int find_room(const struct looking *l)
 		return 0;
 	if (l->all > limit)
 		return too_small(l, limit);
-	if (measure(l, limit, avail, &used, &over, &lacks) < 0)
+	if (measure(l, BLOBS_HELD_ANY, limit, avail, &used, &over, &lacks) < 0)
+		return -1;
+	/* before anything goes or is refused, what was counted is looked at */
+	if (over > 0 && measure(l, BLOBS_HELD_NOW, limit, avail, &used, &over, &lacks) < 0)
 		return -1;
 	if (over == 0 && lacks == 0)
 		return 0;
@@ -508,7 +512,7 @@ static int find_room(const struct looking *l)
 		return -1;
 	for (int i = 0; i < YIELDS_MAX && could < over && yields; i++)
 		if (artifacts_yield(l->app, over - could, &yields, l->err) < 0 ||
-		    measure(l, limit, avail, &used, &over, &lacks) < 0 ||
+		    measure(l, BLOBS_HELD_NOW, limit, avail, &used, &over, &lacks) < 0 ||
 		    could_free(&e, &could, l->err) < 0)
 			return -1;
 	if (could < over)
@@ -516,7 +520,7 @@ static int find_room(const struct looking *l)
 	if (over == 0 && (lacks == 0 || could < lacks))
 		return 0;
 	if (evict(&e, MAX(over, could < lacks ? 0 : lacks), l->err) < 0 ||
-	    measure(l, limit, avail, &used, &over, &lacks) < 0)
+	    measure(l, BLOBS_HELD_NOW, limit, avail, &used, &over, &lacks) < 0)
 		return -1;
 	return over > 0 ? full(l, used, limit) : 0; /* a job has resolved one of them just now */
 }

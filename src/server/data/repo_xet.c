@@ -109,7 +109,7 @@ static int receive(struct app *app, const char *tmp, const struct xet_hash *hash
 	char journal[FS_PATH_MAX];
 	int rc;
 
-	blob_pins_add_tmp(pins, tmp);
+	blob_pins_add_reserved(pins, tmp);
 	rc = blobs_tmp(app->blobs, tmp, &x.fd, journal, err);
 	if (rc == 0) {
 		rc = take_all(&x, from, err);

@@ -7,6 +7,9 @@
 #include "server/start/standbys.h"
 #include "server/maintenance/maintenance.h"
 
+/* So old may a measurement of the mirror be: what came and went since is counted. */
+#define MEASURED_MS (600 * 1000)
+
 static void sweep_keys(struct app *app)
 {
 	struct err err = {0};
@@ -35,7 +38,7 @@ static void measure(struct app *app)
 	struct blobs_held held;
 	struct err err = {0};
 
-	if (blobs_held(app->blobs, &held, &err) == 0)
+	if (blobs_held(app->blobs, MEASURED_MS, &held, &err) == 0)
 		atomic_store(&app->mirror_bytes, held.bytes + held.partial);
 	err_clear(&err);
 	if (node_cache_usage(app->node, &trees, &bytes, &leased, &err) == 0)

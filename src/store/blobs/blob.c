@@ -32,6 +32,7 @@ int blobs_open(struct blobs **out, const char *dir, struct err *err)
 	b->dir = xstrdup(dir);
 	b->fd = TAKE_FD(fd);
 	b->pins = blob_pin_table_new();
+	b->counts = blob_counts_new();
 	*out = b;
 	return 0;
 }
@@ -41,6 +42,7 @@ void blobs_close(struct blobs *b)
 	if (b == NULL)
 		return;
 	blob_pin_table_free(b->pins);
+	blob_counts_free(b->counts);
 	(void)close(b->fd);
 	free(b->dir);
 	free(b);
@@ -165,11 +167,13 @@ static int drop(struct blobs *b, const char *path, struct err *err)
 }
 
 /* From a temporary name to the final one, durable. What is there already stays: trees link to it.
- */
-static int publish(struct blobs *b, const char *from, int fd, const char *to, struct err *err)
+ * d: of a blob; NULL: a manifest. */
+static int publish(struct blobs *b, const char *from, int fd, const char *to,
+                   const struct digest *d, struct err *err)
 {
 	AUTO_FREE char *folder = xstrdup(to);
 	struct stat have, want;
+	char shard[BLOB_PATH_CAP];
 
 	if (fstat(fd, &want) < 0)
 		return err_errno(err, errno, "%s/%s", b->dir, from);
@@ -186,7 +190,12 @@ static int publish(struct blobs *b, const char *from, int fd, const char *to, st
 	} else if (errno != EEXIST) {
 		return err_errno(err, errno, "%s/%s", b->dir, folder);
 	}
-	return fs_rename(b->fd, from, b->fd, to, err);
+	if (d == NULL)
+		return fs_rename(b->fd, from, b->fd, to, err);
+	if (blob_name(b, from, d, 0) < 0)
+		return err_errno(err, errno, "renaming %s to %s", from, to);
+	FMT(shard, "blobs/sha256/%02x", d->b[0]);
+	return fs_sync_dir(b->fd, shard, err);
 }
 
 int blobs_commit(struct blobs *b, const char *name, int fd, const struct digest *d, struct err *err)
@@ -197,7 +206,7 @@ int blobs_commit(struct blobs *b, const char *name, int fd, const struct digest 
 		return -1;
 	FMT(from, "tmp/%s", name);
 	blob_path(d, to);
-	if (publish(b, from, fd, to, err) < 0)
+	if (publish(b, from, fd, to, d, err) < 0)
 		return err_wrap(err, "blob %s", strrchr(to, '/') + 1);
 	FMT(from, "tmp/%s.journal", name);
 	return drop(b, from, err);
@@ -217,7 +226,8 @@ int blobs_drop_tmp(struct blobs *b, const char *name, struct err *err)
 	return drop(b, path, err);
 }
 
-static int put_small(struct blobs *b, struct str body, const char *to, struct err *err)
+static int put_small(struct blobs *b, struct str body, const char *to, const struct digest *d,
+                     struct err *err)
 {
 	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(b);
 	AUTO_FD int fd = -1;
@@ -232,7 +242,7 @@ static int put_small(struct blobs *b, struct str body, const char *to, struct er
 		return err_errno(err, errno, "%s/%s", b->dir, tmp);
 	rc = fs_write_all(fd, body.p, body.n, err);
 	if (rc == 0)
-		rc = publish(b, tmp, fd, to, err);
+		rc = publish(b, tmp, fd, to, d, err);
 	if (rc < 0)
 		(void)unlinkat(b->fd, tmp, 0); /* else it is swept by age */
 	return rc;
@@ -247,7 +257,7 @@ int blobs_put(struct blobs *b, struct str body, struct digest *out, struct err *
 		return err_set(err, ERR_TOO_BIG, "a blob of %zu bytes is too large for one write",
 		               body.n);
 	blob_path(&d, to);
-	if (!blobs_has(b, &d, body.n) && put_small(b, body, to, err) < 0)
+	if (!blobs_has(b, &d, body.n) && put_small(b, body, to, &d, err) < 0)
 		return err_wrap(err, "blob %s", strrchr(to, '/') + 1);
 	*out = d;
 	return 0;
@@ -291,9 +301,17 @@ static int move_to_quarantine(struct blobs *b, const char *path, const char *mar
 int blobs_quarantine(struct blobs *b, const struct digest *d, struct err *err)
 {
 	char path[BLOB_PATH_CAP];
+	struct stat st = {0};
+	bool was;
+	int rc;
 
 	blob_path(d, path);
-	return move_to_quarantine(b, path, "", err);
+	blob_turn_take(b, d);
+	was = fstatat(b->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	rc = move_to_quarantine(b, path, "", err);
+	was = was && fstatat(b->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0;
+	blob_turn_give(b, d, was ? -1 : 0, was ? -(int64_t)blob_taken(&st) : 0);
+	return rc;
 }
 
 int blobs_quarantine_manifest(struct blobs *b, const struct digest *name, struct err *err)
@@ -331,7 +349,7 @@ static int put_manifest(struct blobs *b, struct blob_pins *pins, const struct ma
 	if (!elsewhere && all_here(b, m, err) < 0)
 		return -1;
 	blob_manifest_path(&d, to);
-	if (put_small(b, buf_view(&text), to, err) < 0)
+	if (put_small(b, buf_view(&text), to, NULL, err) < 0)
 		return err_wrap(err, "%s", to);
 	/* One that was there is as young as a new one: its row is still to be written. */
 	if (utimensat(b->fd, to, NULL, AT_SYMLINK_NOFOLLOW) < 0)

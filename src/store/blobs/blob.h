@@ -121,10 +121,15 @@ struct blobs_collect {
 int blobs_collect(struct blobs *b, const struct blobs_collect *job, struct blobs_collected *out,
                   struct err *err) MUST_CHECK;
 /* Disk use of the store. Each blob counts once, however many names it has elsewhere.
- * `partial`: temporary files, but those that large files are fetched into just now. */
+ * `partial`: temporary files, but those whose bytes are reserved (blob_pins.h). */
 struct blobs_held {
 	uint64_t files, bytes, partial;
 };
-int blobs_held(struct blobs *b, struct blobs_held *out, struct err *err) MUST_CHECK;
+#define BLOBS_HELD_NOW 0         /* measured now */
+#define BLOBS_HELD_ANY INT64_MAX /* as long as it was measured once */
+/* Every blob is looked at when that was last done `age_ms` ago or earlier, but not much of the time
+ * unless BLOBS_HELD_NOW asks for it. In between, what comes and goes is counted: only what another
+ * program does in the folder is not seen. */
+int blobs_held(struct blobs *b, int64_t age_ms, struct blobs_held *out, struct err *err) MUST_CHECK;
 
 #endif

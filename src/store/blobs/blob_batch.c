@@ -104,13 +104,12 @@ static int rename_one(struct blob_batch *bb, const char *name, const struct dige
                       struct err *err)
 {
 	int dirfd = blobs_dirfd(bb->blobs);
-	char hex[HASH_HEX_CAP], to[128], shard[32];
+	char to[BLOB_PATH_CAP], shard[32];
 
-	digest_hex(d, hex);
-	FMT(shard, "blobs/sha256/%.2s", hex);
-	FMT(to, "%s/%s", shard, hex);
+	blob_path(d, to);
+	FMT(shard, "blobs/sha256/%02x", d->b[0]);
 	for (int i = 0; i < 2; i++) {
-		if (renameat2(dirfd, name, dirfd, to, RENAME_NOREPLACE) == 0)
+		if (blob_name(bb->blobs, name, d, RENAME_NOREPLACE) == 0)
 			return 0;
 		if (errno == EEXIST) { /* trees may link to it: it stays, ours goes */
 			(void)unlinkat(dirfd, name, 0);
@@ -118,7 +117,7 @@ static int rename_one(struct blob_batch *bb, const char *name, const struct dige
 		}
 		if (errno ==
 		    EINVAL) /* a file system without that flag; the contents are the same */
-			return renameat(dirfd, name, dirfd, to) == 0
+			return blob_name(bb->blobs, name, d, 0) == 0
 			               ? 0
 			               : err_errno(err, errno, "%s", to);
 		if (errno != ENOENT || (mkdirat(dirfd, shard, 0755) < 0 && errno != EEXIST))

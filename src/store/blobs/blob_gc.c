@@ -1,7 +1,7 @@
 /*
- * blob_gc.c - what nobody names any more, in the folder of a blob store or in an object store, and
- * how much is there. In an object store a removal takes a request, so it is marked before and
- * settled behind (blob_pins.h); what was pinned in time stays with all that it names.
+ * blob_gc.c - what nobody names any more, in the folder of a blob store or in an object store.
+ * In an object store a removal takes a request, so it is marked before and settled behind
+ * (blob_pins.h); what was pinned in time stays with all that it names.
  */
 #include "store/blobs/blob_impl.h"
 #include "store/blobs/blob_git.h"
@@ -14,117 +14,6 @@
 
 #define REMOVERS 16      /* requests at once; a folder has one */
 #define REMOVE_BATCH 100 /* objects of one request: who relies on one of them waits for all */
-
-/* ---- what is there ------------------------------------------------------------------------- */
-
-/* Calls fn for each name in a folder of the store; -1 of fn ends it. */
-static int each_name(struct blobs *b, const char *path,
-                     int (*fn)(void *arg, int dirfd, const char *name, struct err *err), void *arg,
-                     struct err *err)
-{
-	AUTO_FD int fd = fs_open_beneath(b->fd, path, O_RDONLY | O_DIRECTORY, 0, err);
-
-	if (fd < 0)
-		return -1;
-	return fs_each_name(TAKE_FD(fd), path, fn, arg, err);
-}
-
-/* Holes, and what a file system compresses, take no space. */
-static uint64_t taken(const struct stat *st)
-{
-	return MIN((uint64_t)st->st_size, (uint64_t)st->st_blocks * 512);
-}
-
-struct listing {
-	unsigned magic;
-#define LISTING_MAGIC 0x534c494eU
-	struct blobs *b;
-	enum blobs_kind kind;
-	int (*fn)(void *arg, const struct blob_entry *x, struct err *err);
-	void *arg;
-};
-
-/* A blob is as old as its last byte: a tree that links to it, or did, is no sign of use. */
-static int list_one(void *arg, int dirfd, const char *name, struct err *err)
-{
-	const struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
-	struct blob_entry x;
-	struct stat st;
-
-	if (digest_parse(str_of(name), &x.d, err) < 0) {
-		err_clear(err); /* not ours */
-		return 0;
-	}
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : err_errno(err, errno, "%s", name);
-	if (!S_ISREG(st.st_mode))
-		return 0;
-	x.size = (uint64_t)st.st_size;
-	x.taken = taken(&st);
-	x.ms = (l->kind == BLOBS_MANIFEST ? st.st_ctim : st.st_mtim).tv_sec * 1000;
-	return l->fn(l->arg, &x, err);
-}
-
-/* Of blobs/sha256: two digits each. */
-static int list_folder(void *arg, int dirfd UNUSED, const char *name, struct err *err)
-{
-	struct listing *l = FROM_VOID(struct listing, arg, LISTING_MAGIC);
-	char path[BLOB_PATH_CAP];
-
-	if (strlen(name) != 2)
-		return 0;
-	FMT(path, "blobs/sha256/%s", name);
-	return each_name(l->b, path, list_one, l, err);
-}
-
-int blobs_each(struct blobs *b, enum blobs_kind kind,
-               int (*fn)(void *arg, const struct blob_entry *x, struct err *err), void *arg,
-               struct err *err)
-{
-	struct listing l = {LISTING_MAGIC, b, kind, fn, arg};
-
-	if (kind == BLOBS_MANIFEST)
-		return each_name(b, "manifests", list_one, &l, err);
-	return each_name(b, "blobs/sha256", list_folder, &l, err);
-}
-
-struct holding {
-	unsigned magic;
-#define HOLDING_MAGIC 0x53484f4cU
-	struct blobs *b;
-	struct blobs_held *out;
-};
-
-static int add_blob(void *arg, const struct blob_entry *x, struct err *err UNUSED)
-{
-	struct holding *h = FROM_VOID(struct holding, arg, HOLDING_MAGIC);
-
-	h->out->files++;
-	h->out->bytes += x->taken;
-	return 0;
-}
-
-static int add_partial(void *arg, int dirfd, const char *name, struct err *err UNUSED)
-{
-	struct holding *h = FROM_VOID(struct holding, arg, HOLDING_MAGIC);
-	struct stat st;
-
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-	    (str_starts(str_of(name), BLOB_BATCH) || !blob_tmp_pinned(h->b, name)))
-		h->out->partial += taken(&st);
-	return 0;
-}
-
-int blobs_held(struct blobs *b, struct blobs_held *out, struct err *err)
-{
-	struct holding h = {HOLDING_MAGIC, b, out};
-
-	*out = (struct blobs_held){0};
-	return each_name(b, "tmp", add_partial, &h, err) < 0 ||
-	                       blobs_each(b, BLOBS_BLOB, add_blob, &h, err) < 0
-	               ? -1
-	               : 0;
-}
 
 /* ---- what goes ----------------------------------------------------------------------------- */
 
@@ -580,7 +469,7 @@ static int collect(struct collect *c, struct err *err)
 		return -1;
 	if (c->job->os != NULL)
 		return 0;
-	if (each_name(c->b, "tmp", sweep_tmp, c, err) < 0)
+	if (blob_each_name(c->b, "tmp", sweep_tmp, c, err) < 0)
 		return -1;
 	return c->job->way->dry_run ? 0 : blob_git_sweep(c->b, c->job->loose_age_s, err);
 }

@@ -70,9 +70,9 @@ void blob_pin_table_free(struct blob_pin_table *t)
 }
 
 /* Temporary files share the table; their names are no digests. */
-static struct digest tmp_id(const char *name)
+static struct digest tmp_id(const char *of, const char *name)
 {
-	AUTO_FREE char *text = xasprintf("tmp/%s", name);
+	AUTO_FREE char *text = xasprintf("%s/%s", of, name);
 
 	return hash_sha256(text, strlen(text));
 }
@@ -124,8 +124,16 @@ void blob_pins_settle(struct blobs *b, const struct digest *d)
 
 void blob_pins_add_tmp(struct blob_pins *p, const char *name)
 {
-	struct digest d = tmp_id(name);
+	struct digest d = tmp_id("tmp", name);
 
+	blob_pins_add(p, &d);
+}
+
+void blob_pins_add_reserved(struct blob_pins *p, const char *name)
+{
+	struct digest d = tmp_id("reserved", name);
+
+	blob_pins_add_tmp(p, name);
 	blob_pins_add(p, &d);
 }
 
@@ -258,7 +266,14 @@ void blob_going_end(struct blobs *b, const struct digest *d)
 
 bool blob_tmp_pinned(struct blobs *b, const char *name)
 {
-	struct digest d = tmp_id(name);
+	struct digest d = tmp_id("tmp", name);
+
+	return is_pinned(b, &d);
+}
+
+bool blob_tmp_reserved(struct blobs *b, const char *name)
+{
+	struct digest d = tmp_id("reserved", name);
 
 	return is_pinned(b, &d);
 }
@@ -267,17 +282,25 @@ int blob_take_away(struct blobs *b, const struct digest *d, const char *path, bo
                    struct err *err)
 {
 	struct blob_pin_table *t = b->pins;
+	bool counts = str_starts(str_of(path), "blobs/");
 	char aside[BLOB_PATH_CAP];
+	struct stat st = {0};
 	int e = 0;
 
 	FMT(aside, "tmp/" BLOB_GONE "%s", strrchr(path, '/') + 1);
 	*gone = false;
+	if (counts)
+		blob_turn_take(b, d);
 	lock_take(&t->lock);
 	if (map_get(t->pins, digest_key(d)) == NULL) {
 		*gone = renameat(b->fd, path, b->fd, aside) == 0;
 		e = *gone ? 0 : errno;
 	}
 	lock_give(&t->lock);
+	if (counts) {
+		counts = *gone && fstatat(b->fd, aside, &st, AT_SYMLINK_NOFOLLOW) == 0;
+		blob_turn_give(b, d, counts ? -1 : 0, counts ? -(int64_t)blob_taken(&st) : 0);
+	}
 	if (e != 0 && e != ENOENT)
 		return err_errno(err, e, "remove %s", path);
 	if (*gone && unlinkat(b->fd, aside, 0) < 0 && errno != ENOENT)

@@ -32,5 +32,7 @@ bool blob_going_begin(struct blobs *b, const struct digest *d);
 void blob_going_end(struct blobs *b, const struct digest *d);
 /* A temporary file, by its name below tmp/, and its journal. */
 void blob_pins_add_tmp(struct blob_pins *p, const char *name);
+/* The same of one that room is reserved for until it is a blob: it does not count as held. */
+void blob_pins_add_reserved(struct blob_pins *p, const char *name);
 
 #endif

@@ -195,7 +195,7 @@ static struct mirror_want count_missing(const struct mirror *m)
 		if (f->size <= BRING_SMALL_MAX)
 			continue;
 		bring_tmp_name(m->job->source, f, name);
-		blob_pins_add_tmp(m->job->pins, name);
+		blob_pins_add_reserved(m->job->pins, name);
 		w.held += held_by_tmp(m, f);
 	}
 	return w;
