@@ -1175,9 +1175,9 @@ def test_shards_leave_threads_to_others(empty_cluster):
     xet = good(ask(c, "/api/models/ann/mine/xet-write-token/main", token=tokens["ann"])).json()
     path, xorb = urllib.parse.urlsplit(xet["casUrl"]).path + "/v1/shards", name.rpartition("/")[2]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        sent = [pool.submit(ask, c, path, "POST", xet["accessToken"], shard_of(xorb, 50, 120)) for _ in range(6)]
-        until(lambda: any((c.data / "store/tmp").glob("xet-*")))
-        for _ in range(20):
+        sent = [pool.submit(ask, c, path, "POST", xet["accessToken"], shard_of(xorb, 50, 250)) for _ in range(6)]
+        until(lambda: any((c.data / "store/tmp").glob("xet-*")), pause=0.01)
+        for _ in range(5):
             good(ask(c, "/api/whoami-v2", token=tokens["eve"]))
         assert not any(s.done() for s in sent)
         for s in sent:
