@@ -3,6 +3,7 @@
 #include "unit_folder.h"
 
 #include "store/blobs/blob_batch.h"
+#include "store/blobs/blob_git.h"
 #include "store/blobs/blob_pins.h"
 
 #include <pthread.h>
@@ -339,6 +340,32 @@ static void blob_counts_temporary_files(void **state UNUSED)
 	assert_int_equal(held.partial, 4 + 5);
 }
 
+static void blob_git_links(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("git");
+	const uint8_t one[BLOB_GIT_LEN] = {0xab, 1}, two[BLOB_GIT_LEN] = {0xab, 2};
+	AUTO_FREE char *path = xasprintf("%s/git/git/ab/ab02%036d", folder, 0);
+	struct err err = {0};
+	struct digest d, is = {0};
+	char text[HASH_HEX_CAP];
+
+	assert_ok(blobs_put(b, STR_LIT("text"), &d, &err), &err);
+	assert_false(blob_git_look(b, one, &is));
+	blob_git_note(b, one, &d);
+	assert_true(blob_git_find(b, one, 4, &is) && digest_same(&is, &d));
+	assert_false(blob_git_find(b, one, 5, &is));
+	digest_hex(&d, text); /* as older servers wrote it */
+	assert_int_equal(symlink(text, path), 0);
+	assert_true(blob_git_find(b, two, 4, &is) && digest_same(&is, &d));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("of nobody", path), 0);
+	assert_false(blob_git_look(b, two, &is));
+	blob_git_note(b, two, &d); /* mended */
+	blob_git_note(b, two, &d);
+	assert_true(blob_git_find(b, two, 4, &is) && digest_same(&is, &d));
+	assert_in_range(readlink(path, text, sizeof(text)), 1, 59); /* ext4 keeps it in the inode */
+}
+
 static void blob_collects_manifests(void **state UNUSED)
 {
 	AUTO_BLOBS struct blobs *b = open_store("manifests-gc");
@@ -588,6 +615,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(blob_collects_what_nobody_names),
 	cmocka_unit_test(blob_counts_what_comes_and_goes),
 	cmocka_unit_test(blob_counts_temporary_files),
+	cmocka_unit_test(blob_git_links),
 	cmocka_unit_test(blob_collects_manifests),
 	cmocka_unit_test(blob_pins_hold),
 	cmocka_unit_test(blob_pins_outlive_their_owner_in_a_collection),

@@ -8,6 +8,7 @@
 
 #define GIT_PATH_CAP 64
 #define GIT_HEX_CAP (2 * BLOB_GIT_LEN + 1)
+#define GIT_TEXT_LEN 43 /* of 32 bytes */
 
 static void path_of(const uint8_t oid[BLOB_GIT_LEN], char out[GIT_PATH_CAP])
 {
@@ -19,11 +20,19 @@ static void path_of(const uint8_t oid[BLOB_GIT_LEN], char out[GIT_PATH_CAP])
 
 static bool read_link(int dir, const char *path, struct digest *out)
 {
-	char hex[HASH_HEX_CAP];
+	AUTO_BUF struct buf bytes = BUF_INIT(HASH_SHA256_LEN + 3);
+	char text[HASH_HEX_CAP];
 	struct err ignored = {0};
-	ssize_t n = readlinkat(dir, path, hex, sizeof(hex));
+	ssize_t n = readlinkat(dir, path, text, sizeof(text));
 
-	return n == HASH_HEX_CAP - 1 && digest_parse(str_n(hex, (size_t)n), out, &ignored) == 0;
+	if (n == HASH_HEX_CAP - 1)
+		return digest_parse(str_n(text, (size_t)n), out, &ignored) == 0;
+	if (n != GIT_TEXT_LEN ||
+	    base64_decode(str_n(text, GIT_TEXT_LEN), true, &bytes, &ignored) < 0 ||
+	    bytes.n != HASH_SHA256_LEN)
+		return false;
+	memcpy(out->b, bytes.p, HASH_SHA256_LEN);
+	return true;
 }
 
 bool blob_git_look(struct blobs *b, const uint8_t oid[BLOB_GIT_LEN], struct digest *out)
@@ -40,23 +49,28 @@ bool blob_git_find(struct blobs *b, const uint8_t oid[BLOB_GIT_LEN], uint64_t si
 	return blob_git_look(b, oid, out) && blobs_has(b, out, size);
 }
 
+/* Most are new, in a folder that is there. */
 void blob_git_note(struct blobs *b, const uint8_t oid[BLOB_GIT_LEN], const struct digest *d)
 {
-	char path[GIT_PATH_CAP], folder[GIT_PATH_CAP], hex[HASH_HEX_CAP];
+	AUTO_BUF struct buf text = BUF_INIT(GIT_TEXT_LEN);
+	char path[GIT_PATH_CAP], folder[GIT_PATH_CAP];
 	struct err ignored = {0};
 	struct digest known;
 
 	path_of(oid, path);
-	if (read_link(b->fd, path, &known) && digest_same(&known, d))
+	base64_encode(d->b, HASH_SHA256_LEN, true, &text);
+	if (symlinkat(buf_cstr(&text), b->fd, path) == 0)
 		return;
-	digest_hex(d, hex);
-	FMT(folder, "%.6s", path);
-	if (fs_mkdirs(b->fd, folder, 0755, &ignored) < 0)
-		return;
-	if (symlinkat(hex, b->fd, path) == 0 || errno != EEXIST)
+	if (errno == ENOENT) {
+		FMT(folder, "%.6s", path);
+		if (fs_mkdirs(b->fd, folder, 0755, &ignored) < 0 ||
+		    symlinkat(buf_cstr(&text), b->fd, path) == 0)
+			return;
+	}
+	if (errno != EEXIST || (read_link(b->fd, path, &known) && digest_same(&known, d)))
 		return;
 	/* Another text was wrong or is damaged: the same id is the same content. */
-	if (unlinkat(b->fd, path, 0) == 0 && symlinkat(hex, b->fd, path) < 0)
+	if (unlinkat(b->fd, path, 0) == 0 && symlinkat(buf_cstr(&text), b->fd, path) < 0)
 		return; /* it is learned again */
 }
 

@@ -2,7 +2,9 @@
  * blob_git.h - which blob is the content that git knows by another id: a file that a Hub promises
  * by its git id alone is found again, whoever had fetched it, from whichever repository.
  *
- *   git/ab/<40 hex>   a symbolic link that is never followed; its text is the blob's 64 hex digits
+ *   git/ab/<40 hex>   a symbolic link that is never followed; its text is the blob's digest in
+ *                     base64url, for ext4 keeps 59 bytes of text beside the link's own data: one
+ *                     of 64 hex digits, as older ones have it, takes a block of the disk
  *
  * A link appears whole or not at all, and needs no sync: it saves work and nothing else. What it
  * says is believed when the blob is there with the right size.
