@@ -8,7 +8,7 @@
 #include "base/sync.h"
 #include <stdatomic.h>
 
-#define GROUP_FILES 256
+#define GROUP_FILES 2048
 #define GROUP_BYTES ((uint64_t)64 << 20)
 /* So few are synced one by one: syncfs() would wait for everything else that is dirty there. */
 #define SYNC_EACH_MAX 32

@@ -147,7 +147,8 @@ int blob_name(struct blobs *b, const char *from, const struct digest *d, unsigne
 	if (fstatat(b->fd, from, &is, AT_SYMLINK_NOFOLLOW) < 0)
 		return -1;
 	blob_turn_take(b, d);
-	replaces = fstatat(b->fd, to, &was, AT_SYMLINK_NOFOLLOW) == 0;
+	replaces = (flags & RENAME_NOREPLACE) == 0 &&
+	           fstatat(b->fd, to, &was, AT_SYMLINK_NOFOLLOW) == 0;
 	if (renameat2(b->fd, from, b->fd, to, flags) < 0)
 		e = errno;
 	if (e != 0)
