@@ -251,7 +251,9 @@ static struct hub_folder *folder_add(struct grow *g, struct str path)
 static void tree_entry(struct buf *tree, const char *mode, struct str name,
                        const uint8_t oid[HUB_OID_LEN])
 {
-	buf_printf(tree, "%s %.*s", mode, STR_ARG(name));
+	buf_puts(tree, mode);
+	buf_putc(tree, ' ');
+	buf_str(tree, name);
 	buf_putc(tree, '\0');
 	buf_add(tree, oid, HUB_OID_LEN);
 }
@@ -358,6 +360,24 @@ const struct hub_folder *hub_listing_folder(const struct hub_listing *l, struct 
 	return l->n_folders == 0
 	               ? NULL
 	               : bsearch(&path, l->folder, l->n_folders, sizeof(*l->folder), folder_at);
+}
+
+void hub_listing_copy(const struct hub_listing *l, struct arena *a, struct hub_listing *out)
+{
+	*out = *l;
+	out->id = arena_cstr(a, l->id);
+	out->commit = arena_cstr(a, l->commit);
+	out->about = arena_cstr(a, l->about);
+	out->file = ARENA_ARRAY(a, struct hub_file, l->n + 1);
+	out->folder = ARENA_ARRAY(a, struct hub_folder, l->n_folders + 1);
+	for (size_t i = 0; i < l->n; i++) {
+		out->file[i] = l->file[i];
+		out->file[i].path = arena_cstr(a, l->file[i].path);
+	}
+	for (size_t i = 0; i < l->n_folders; i++) {
+		out->folder[i] = l->folder[i];
+		out->folder[i].path = arena_cstr(a, l->folder[i].path);
+	}
 }
 
 /* ---- as JSON ------------------------------------------------------------------------------- */

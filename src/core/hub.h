@@ -94,6 +94,9 @@ void hub_commit_id(const struct hub_listing *l, const struct hub_commit *c,
 const struct hub_file *hub_listing_file(const struct hub_listing *l, struct str path);
 const struct hub_folder *hub_listing_folder(const struct hub_listing *l, struct str path);
 
+/* A finished one, with all that it points to. */
+void hub_listing_copy(const struct hub_listing *l, struct arena *a, struct hub_listing *out);
+
 /* As JSON, the same bytes for the same listing; read again it is finished. */
 void hub_listing_write(const struct hub_listing *l, struct buf *out);
 int hub_listing_read(struct arena *a, struct str json, struct hub_listing *out,

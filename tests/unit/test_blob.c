@@ -340,6 +340,45 @@ static void blob_counts_temporary_files(void **state UNUSED)
 	assert_int_equal(held.partial, 4 + 5);
 }
 
+/* What is pinned with the manifest that it stands on need not be looked for again. */
+static void blob_manifest_stands_on_another(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("base");
+	AUTO_ARENA struct arena *a = arena_new();
+	struct blob_pins *pins = blob_pins_new(b);
+	struct blobs_choice none = {.keep = keep_none, .drop = count_drop};
+	struct blobs_way real = {0};
+	struct digest base, name, gone = hash_sha256("gone", 4), other = {{1}};
+	struct blobs_collected out;
+	struct manifest m, fresh;
+	struct err err = {0};
+
+	manifest_init(&m, a);
+	manifest_init(&fresh, a);
+	add(&m, "a", b, "one");
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest(b, NULL, &m, &base, &err), &err);
+	add(&m, "b", b, "two");
+	add(&fresh, "b", b, "two");
+	assert_ok(manifest_finish(&m, &err), &err);
+	assert_ok(blobs_put_manifest_on(b, pins, &base, &fresh, &m, &name, &err), &err);
+	assert_ok(collect(b, 0, 0, &none, &real, &out, &err), &err);
+	assert_int_equal(out.files + out.manifests,
+	                 0); /* all of it is held, by the two manifests */
+	assert_ok(manifest_add(&m, STR_LIT("c"), 4, &gone, &err), &err);
+	assert_ok(manifest_finish(&m, &err), &err);
+	/* one that stands on nothing is looked at, all of it; and so is what is fresh */
+	assert_err(blobs_put_manifest_on(b, pins, &other, &fresh, &m, &name, &err), &err,
+	           ERR_CONFLICT, "the blob of c");
+	assert_ok(manifest_add(&fresh, STR_LIT("c"), 4, &gone, &err), &err);
+	assert_err(blobs_put_manifest_on(b, pins, &base, &fresh, &m, &name, &err), &err,
+	           ERR_CONFLICT, "the blob of c");
+	blob_pins_free(pins);
+	assert_ok(collect(b, 0, 0, &none, &real, &out, &err), &err);
+	assert_int_equal(out.manifests, 2);
+	assert_int_equal(out.files, 2);
+}
+
 static void blob_git_links(void **state UNUSED)
 {
 	AUTO_BLOBS struct blobs *b = open_store("git");
@@ -615,6 +654,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(blob_collects_what_nobody_names),
 	cmocka_unit_test(blob_counts_what_comes_and_goes),
 	cmocka_unit_test(blob_counts_temporary_files),
+	cmocka_unit_test(blob_manifest_stands_on_another),
 	cmocka_unit_test(blob_git_links),
 	cmocka_unit_test(blob_collects_manifests),
 	cmocka_unit_test(blob_pins_hold),

@@ -1,7 +1,7 @@
 /* test_hub_repo.c - what is kept of another Hub's repositories, beside those who remove it. */
 #include "server_fixture.h"
 
-#include "server/data/hub_impl.h"
+#include "server/data/repos.h"
 #include "store/objects/objstore_impl.h"
 
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
@@ -106,7 +106,80 @@ static void a_removed_ref_does_not_come_back(void **state)
 	app->set.objects = NULL;
 }
 
+static const struct hub_name own = {HUB_MODELS, "admin/own", "main"};
+
+/* One file, committed to our own repository. */
+static const char *commit_file(struct fixture *f, const char *path, const char *text)
+{
+	const struct hub_line head = {.kind = HUB_LINE_HEADER,
+	                              .summary = path,
+	                              .description = "",
+	                              .parent = ""},
+			      line = {.kind = HUB_LINE_FILE, .path = path};
+	const struct ask ask = *ADMIN(f);
+	struct repo_committed made;
+	struct repo_change *c = NULL;
+	struct hub_commit_sink to;
+
+	assert_ok(repo_ops.commit_begin(&ask, &own, false, 1000, &c, &f->err), &f->err);
+	to = repo_ops.commit_sink(c);
+	assert_ok(to.line(to.arg, &head, false, &f->err), &f->err);
+	assert_ok(to.content(to.arg, NULL, 0, &f->err), &f->err);
+	assert_ok(to.content(to.arg, text, strlen(text), &f->err), &f->err);
+	assert_ok(to.line(to.arg, &line, true, &f->err), &f->err);
+	assert_ok(repo_ops.commit_end(c, &made, &f->err), &f->err);
+	repo_ops.commit_free(c);
+	return made.commit;
+}
+
+static struct hub_repo *in_memory(struct fixture *f, const struct model_repo *r, const char *commit)
+{
+	struct hub_repo *x;
+
+	lock_take(&f->app->hub->lock);
+	x = hub_own_find(f->app->hub, r, commit);
+	lock_give(&f->app->hub->lock);
+	return x;
+}
+
+/* What a commit has made is in memory, as it would be read; so the next one begins at once, and
+ * looks only for what it brings. */
+static void a_commit_begins_where_the_last_has_ended(void **state)
+{
+	struct fixture *f = *state;
+	AUTO_BUF struct buf made = BUF_INIT(HUB_LISTING_MAX), read = BUF_INIT(HUB_LISTING_MAX);
+	struct hub_repo *x, *y = NULL;
+	struct digest first, listing, manifest;
+	struct model_repo r;
+	const char *commit;
+
+	assert_ok(repo_ops.create(ADMIN(f), HUB_MODELS, NULL, "own", true, &r, &f->err), &f->err);
+	(void)commit_file(f, "dir/one", "1");
+	first = hash_sha256("1", 1);
+	commit = commit_file(f, "dir/two", "2");
+	x = in_memory(f, &r, commit);
+	assert_non_null(x);
+	hub_listing_write(&x->l, &made);
+	listing = x->listing;
+	manifest = x->manifest;
+	hub_own_forget(f->app, r.id, NULL);
+	assert_null(in_memory(f, &r, commit));
+	assert_ok(repo_open(f->app, &r, commit, &y, &f->err), &f->err);
+	hub_listing_write(&y->l, &read);
+	assert_string_equal(buf_cstr(&made), buf_cstr(&read));
+	assert_true(digest_same(&listing, &y->listing) && digest_same(&manifest, &y->manifest));
+	assert_int_equal(y->l.n, 3);
+	assert_non_null(hub_listing_folder(&y->l, STR_LIT("dir")));
+	for (size_t i = 0; i < y->l.n; i++)
+		assert_true(y->is_here[i] && repo_has(f->app, &y->l, &y->l.file[i]));
+	repo_close(f->app, y);
+	/* one file that the disk has lost does not end all work on the repository */
+	assert_int_equal(unlink(blobs_path(f->app->blobs, &first, f->a)), 0);
+	(void)commit_file(f, "three", "3");
+}
+
 static const struct CMUnitTest tests[] = {
+	FIXTURE_TEST(a_commit_begins_where_the_last_has_ended),
 	FIXTURE_TEST(a_removed_ref_does_not_come_back),
 };
 UNIT_MAIN(tests)

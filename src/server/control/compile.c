@@ -191,7 +191,7 @@ static int fill(struct app *app, struct arena *a, const struct model_repo *r,
 		               units_show_bytes(COMPILE_FILL_MAX, most));
 	if (m.n == 0)
 		return 0;
-	if (hub_put_manifest(app, pins, &m, NULL, &name, err) < 0)
+	if (hub_put_manifest(app, pins, &m, NULL, NULL, &name, err) < 0)
 		return -1;
 	digest_hex(&name, hex);
 	out->manifest = arena_cstr(a, hex);

@@ -33,6 +33,7 @@ struct hub_repo {
 	bool *is_here;         /* which these are */
 	struct digest listing; /* the blob of it */
 	uint64_t listing_bytes;
+	struct digest manifest; /* of one of our own: what its ref names */
 	uint64_t memory;        /* that it takes, as counted when it came */
 	struct blob_pins *pins; /* of what no ref names yet */
 	bool dirty;             /* more is here than its ref says */
@@ -174,19 +175,27 @@ struct hub_own_files {
 	const struct hub_listing *l;
 	const struct digest *sha256; /* of each file */
 	struct manifest *fresh;      /* those that the commit before did not have; the list joins */
-	uint64_t list_bytes;         /* out: of its list */
+	const struct digest *base;   /* a manifest that has all others; NULL: they are looked for */
+	/* out: its list, and what names it */
+	uint64_t list_bytes;
+	struct digest listing, manifest;
 };
 /* Without the lock: its list and the manifest of a commit are on the disk, and with --objects in
  * the bucket. *ref: what is to name it. The files are there, and pinned, as all of it is then. */
 int hub_own_store(struct app *app, const struct model_repo *m, struct hub_own_files *x,
                   struct blob_pins *pins, struct model_ref *ref, struct err *err) MUST_CHECK;
+/* Without the lock. What was stored, into memory, as if it had been loaded: the next commit begins
+ * with it. */
+void hub_own_add(struct app *app, const struct model_repo *m, const struct hub_own_files *x);
 /* Without the lock: a small blob, from the folder or else from the object store. */
 int hub_read_blob(struct app *app, const struct digest *sha256, uint64_t size, struct buf *out,
                   struct err *err) MUST_CHECK;
 /* Without the lock. All blobs that it names are in the folder, or with --objects those of them that
- * are not in the bucket: `fresh` names these, NULL: they are asked for one by one. */
+ * are not in the bucket: `fresh` names these, and `base` is a manifest that has all others. NULL:
+ * they are asked for one by one. */
 int hub_put_manifest(struct app *app, struct blob_pins *pins, const struct manifest *m,
-                     const struct manifest *fresh, struct digest *name, struct err *err) MUST_CHECK;
+                     const struct manifest *fresh, const struct digest *base, struct digest *name,
+                     struct err *err) MUST_CHECK;
 void hub_repos_keep(struct app *app); /* of the keeper; without the lock */
 void hub_repos_free(struct hub *h);
 

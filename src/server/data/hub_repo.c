@@ -218,7 +218,8 @@ int hub_repo_add(struct app *app, const char *team_id, const struct hub_listing 
 }
 
 int hub_put_manifest(struct app *app, struct blob_pins *pins, const struct manifest *m,
-                     const struct manifest *fresh, struct digest *name, struct err *err)
+                     const struct manifest *fresh, const struct digest *base, struct digest *name,
+                     struct err *err)
 {
 	struct blob_objects_put put = {.from = app->blobs,
 	                               .to = app->objects,
@@ -227,6 +228,8 @@ int hub_put_manifest(struct app *app, struct blob_pins *pins, const struct manif
 	                               .fresh = fresh,
 	                               .cancel = &app->hub->cancel};
 
+	if (!weights_in_objects(app) && base != NULL)
+		return blobs_put_manifest_on(app->blobs, pins, base, fresh, m, name, err);
 	if (!weights_in_objects(app))
 		return blobs_put_manifest(app->blobs, pins, m, name, err);
 	if (blobs_put_list(app->blobs, pins, m, name, err) < 0)
@@ -285,6 +288,7 @@ static int load(struct hub_repo *r, struct err *err)
 	if (hub_read_blob(r->app, &listing->sha256, listing->size, &json, err) < 0 ||
 	    hub_listing_read(r->a, buf_view(&json), &r->l, err) < 0)
 		return err_wrap(err, "%s", r->name);
+	r->manifest = d;
 	r->listing = listing->sha256;
 	r->listing_bytes = json.n;
 	make_room_for_files(r);
@@ -404,20 +408,19 @@ int hub_own_store(struct app *app, const struct model_repo *m, struct hub_own_fi
 {
 	AUTO_BUF struct buf json = BUF_INIT(HUB_LISTING_MAX);
 	AUTO_ARENA struct arena *a = arena_new();
-	struct digest listing, name;
 	struct manifest files;
 	char hex[HASH_HEX_CAP];
 
 	hub_listing_write(x->l, &json);
 	if (buf_check(&json, "the list of the repository's files", err) < 0)
 		return -1;
-	listing = hash_sha256(json.p, json.n);
+	x->listing = hash_sha256(json.p, json.n);
 	x->list_bytes = json.n;
-	blob_pins_add(pins, &listing);
+	blob_pins_add(pins, &x->listing);
 	manifest_init(&files, a);
-	if (blobs_put(app->blobs, buf_view(&json), &listing, err) < 0 ||
-	    manifest_add(&files, STR_LIT(HUB_LISTING_NAME), json.n, &listing, err) < 0 ||
-	    manifest_add(x->fresh, STR_LIT(HUB_LISTING_NAME), json.n, &listing, err) < 0)
+	if (blobs_put(app->blobs, buf_view(&json), &x->listing, err) < 0 ||
+	    manifest_add(&files, STR_LIT(HUB_LISTING_NAME), json.n, &x->listing, err) < 0 ||
+	    manifest_add(x->fresh, STR_LIT(HUB_LISTING_NAME), json.n, &x->listing, err) < 0)
 		return -1;
 	for (size_t i = 0; i < x->l->n; i++) {
 		const char *path = arena_printf(a, HUB_FILES "%s", x->l->file[i].path);
@@ -426,9 +429,9 @@ int hub_own_store(struct app *app, const struct model_repo *m, struct hub_own_fi
 			return -1;
 	}
 	if (manifest_finish(&files, err) < 0 ||
-	    hub_put_manifest(app, pins, &files, x->fresh, &name, err) < 0)
+	    hub_put_manifest(app, pins, &files, x->fresh, x->base, &x->manifest, err) < 0)
 		return -1;
-	digest_hex(&name, hex);
+	digest_hex(&x->manifest, hex);
 	*ref = (struct model_ref){.team_id = m->team_id,
 	                          .kind = META_REF_REPO,
 	                          .name = arena_printf(x->a, "%s@%s", m->id, x->l->commit),
@@ -438,6 +441,22 @@ int hub_own_store(struct app *app, const struct model_repo *m, struct hub_own_fi
 	                          .created_ms = clock_wall_ms(),
 	                          .used_ms = clock_wall_ms()};
 	return 0;
+}
+
+void hub_own_add(struct app *app, const struct model_repo *m, const struct hub_own_files *x)
+{
+	struct hub_repo *r = own_new(app, m, x->l->commit);
+
+	hub_listing_copy(x->l, r->a, &r->l);
+	r->manifest = x->manifest;
+	r->listing = x->listing;
+	r->listing_bytes = x->list_bytes;
+	make_room_for_files(r);
+	for (size_t i = 0; i < r->l.n; i++) {
+		r->sha256[i] = x->sha256[i];
+		r->is_here[i] = true;
+	}
+	own_in(app, r, m);
 }
 
 /* What is noted after this makes it dirty again. */
@@ -526,7 +545,7 @@ static int keep(struct hub_repo *r, struct err *err)
 	blob_pins_add(before, &r->listing);
 	rc = put_listing(r, err) < 0 ? -1 : list_here(r, a, &m, err);
 	if (rc == 0)
-		rc = hub_put_manifest(r->app, before, &m, NULL, &name, err);
+		rc = hub_put_manifest(r->app, before, &m, NULL, NULL, &name, err);
 	if (rc == 0) {
 		struct model_ref ref = {.team_id = r->team_id,
 		                        .kind = META_REF_HUB,

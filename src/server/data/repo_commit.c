@@ -462,8 +462,10 @@ static int make(struct sum *s, const char *head, struct repo_committed *out, str
 	              &(struct repo_making){.a = c->a,
 	                                    .repo = &c->repo,
 	                                    .l = &l,
+	                                    .finished = true,
 	                                    .sha256 = sha256,
 	                                    .fresh = &fresh,
+	                                    .base = &s->base->manifest,
 	                                    .git = &git},
 	              c->pins, &made, err) < 0)
 		return -1;
@@ -472,6 +474,7 @@ static int make(struct sum *s, const char *head, struct repo_committed *out, str
 	if (meta_repo_commit(c->app->meta, &change, err) < 0)
 		return -1;
 	app_crash_at("repo:committed");
+	hub_own_add(c->app, &c->repo, &made.own);
 	*out = (struct repo_committed){.commit = made.row.commit, .pull = pull.num};
 	return 0;
 }

@@ -229,8 +229,12 @@ static int make_again(struct history *h, const struct hub_repo *r, const struct 
 		l.file[l.n++] = r->l.file[i];
 	}
 	if (repo_make(h->app,
-	              &(struct repo_making){
-			      .a = a, .repo = h->repo, .l = &l, .sha256 = sha256, .git = git},
+	              &(struct repo_making){.a = a,
+	                                    .repo = h->repo,
+	                                    .l = &l,
+	                                    .sha256 = sha256,
+	                                    .base = &r->manifest,
+	                                    .git = git},
 	              h->pins, &made, err) < 0)
 		return -1;
 	made.row.commit = arena_cstr(h->a, made.row.commit);

@@ -209,7 +209,7 @@ int repo_upload_publish(struct app *app, const struct repo_upload *u, const char
 	if (repo_given_out(app, a, u->repo_id, &r, err) < 0 ||
 	    blobs_commit(app->blobs, tmp, fd, is, err) < 0 ||
 	    manifest_add(&m, str_of(want), u->size, is, err) < 0 || manifest_finish(&m, err) < 0 ||
-	    hub_put_manifest(app, pins, &m, NULL, &name, err) < 0)
+	    hub_put_manifest(app, pins, &m, NULL, NULL, &name, err) < 0)
 		return -1;
 	digest_hex(&name, hex);
 	ref.team_id = r.team_id;

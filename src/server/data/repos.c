@@ -415,13 +415,14 @@ int repo_make(struct app *app, const struct repo_making *m, struct blob_pins *pi
 {
 	const struct hub_commit *git = m->git;
 	char *id = arena_alloc(m->a, HUB_COMMIT_HEX + 1);
-	struct hub_own_files files = {.a = m->a, .l = m->l, .sha256 = m->sha256, .fresh = m->fresh};
+	struct hub_own_files files = {
+		.a = m->a, .l = m->l, .sha256 = m->sha256, .fresh = m->fresh, .base = m->base};
 	struct manifest none;
 
 	manifest_init(&none, m->a);
 	if (files.fresh == NULL)
 		files.fresh = &none;
-	if (hub_listing_finish(m->l, m->a, err) < 0)
+	if (!m->finished && hub_listing_finish(m->l, m->a, err) < 0)
 		return -1;
 	hub_commit_id(m->l, git, id);
 	m->l->commit = id;
@@ -436,5 +437,6 @@ int repo_make(struct app *app, const struct repo_making *m, struct blob_pins *pi
 	if (hub_own_store(app, m->repo, &files, pins, &out->files, err) < 0)
 		return -1;
 	out->list_bytes = HUB_LIST_COUNTS * files.list_bytes;
+	out->own = files;
 	return 0;
 }

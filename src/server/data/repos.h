@@ -105,14 +105,17 @@ int64_t repo_pull_number(const char *text);
 struct repo_made {
 	struct model_repo_commit row;
 	struct model_ref files;
-	uint64_t list_bytes; /* what its list of files takes, twice over: it counts, too */
+	uint64_t list_bytes;      /* what its list of files takes, twice over: it counts, too */
+	struct hub_own_files own; /* of what was given; for hub_own_add */
 };
 struct repo_making {
 	struct arena *a; /* of all that is made */
 	const struct model_repo *repo;
-	struct hub_listing *l;       /* its files, sorted */
+	struct hub_listing *l;       /* its files */
+	bool finished;               /* l is; else that is done here */
 	const struct digest *sha256; /* of each */
 	struct manifest *fresh;      /* those that no commit before had; NULL: there are none */
+	const struct digest *base;   /* a manifest that has all others; NULL: they are looked for */
 	const struct hub_commit *git;
 };
 int repo_make(struct app *app, const struct repo_making *m, struct blob_pins *pins,

@@ -332,8 +332,10 @@ static int all_here(struct blobs *b, const struct manifest *m, struct err *err)
 	return 0;
 }
 
-static int put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
-                        bool elsewhere, struct digest *name, struct err *err)
+/* `uses`: the blobs that are to be there, or with `elsewhere` only to stay. */
+static int put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *uses,
+                        bool elsewhere, const struct manifest *m, struct digest *name,
+                        struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(MANIFEST_BYTES_MAX);
 	AUTO_BLOB_PINS struct blob_pins *own = pins == NULL ? blob_pins_new(b) : NULL;
@@ -343,10 +345,10 @@ static int put_manifest(struct blobs *b, struct blob_pins *pins, const struct ma
 	manifest_write(m, &text, &d);
 	if (buf_check(&text, "the manifest", err) < 0)
 		return -1;
-	for (size_t i = 0; i < m->n; i++)
-		blob_pins_add(own != NULL ? own : pins, &m->file[i].sha256);
+	for (size_t i = 0; i < uses->n; i++)
+		blob_pins_add(own != NULL ? own : pins, &uses->file[i].sha256);
 	blob_pins_add(own != NULL ? own : pins, &d);
-	if (!elsewhere && all_here(b, m, err) < 0)
+	if (!elsewhere && all_here(b, uses, err) < 0)
 		return -1;
 	blob_manifest_path(&d, to);
 	if (put_small(b, buf_view(&text), to, NULL, err) < 0)
@@ -361,13 +363,28 @@ static int put_manifest(struct blobs *b, struct blob_pins *pins, const struct ma
 int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
                        struct digest *name, struct err *err)
 {
-	return put_manifest(b, pins, m, false, name, err);
+	return put_manifest(b, pins, m, false, m, name, err);
+}
+
+int blobs_put_manifest_on(struct blobs *b, struct blob_pins *pins, const struct digest *base,
+                          const struct manifest *fresh, const struct manifest *m,
+                          struct digest *name, struct err *err)
+{
+	char path[BLOB_PATH_CAP];
+
+	/* Before it is looked for: a collector takes a manifest away before any blob of it, and
+	 * keeps what one names that was pinned in time. */
+	blob_pins_add(pins, base);
+	blob_manifest_path(base, path);
+	if (faccessat(b->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return blobs_put_manifest(b, pins, m, name, err);
+	return put_manifest(b, pins, fresh, false, m, name, err);
 }
 
 int blobs_put_list(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
                    struct digest *name, struct err *err)
 {
-	return put_manifest(b, pins, m, true, name, err);
+	return put_manifest(b, pins, m, true, m, name, err);
 }
 
 int blobs_get_manifest(struct blobs *b, struct arena *a, const struct digest *name,

@@ -66,6 +66,11 @@ int blobs_each(struct blobs *b, enum blobs_kind kind,
  * NULL) from before it is looked at. */
 int blobs_put_manifest(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
                        struct digest *name, struct err *err) MUST_CHECK;
+/* The same of one whose blobs are those of `fresh` and some of `base`, another manifest: as long as
+ * that is there, and then it stays with all that it names, only the fresh ones are looked for. */
+int blobs_put_manifest_on(struct blobs *b, struct blob_pins *pins, const struct digest *base,
+                          const struct manifest *fresh, const struct manifest *m,
+                          struct digest *name, struct err *err) MUST_CHECK;
 /* The same of one whose blobs are in an object store, all of them or those that are not here. */
 int blobs_put_list(struct blobs *b, struct blob_pins *pins, const struct manifest *m,
                    struct digest *name, struct err *err) MUST_CHECK;
