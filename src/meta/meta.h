@@ -513,8 +513,8 @@ struct meta_pull_change {
 /* *seq: of the last event. */
 int meta_repo_pull_change(struct meta *m, const struct meta_pull_change *c, int64_t *seq,
                           struct err *err) MUST_CHECK;
-/* All of its commits, each behind its parent. */
-int meta_repo_commits(struct meta *m, struct arena *a, const char *repo_id,
+/* `limit` of its commits, each behind its parent; without their texts, which may be long. */
+int meta_repo_commits(struct meta *m, struct arena *a, const char *repo_id, size_t limit,
                       struct model_repo_commit **out, size_t *n, struct err *err) MUST_CHECK;
 /* The refs of the large files that were uploaded to it, by name. */
 int meta_repo_uploads(struct meta *m, struct arena *a, const struct model_repo *r, size_t skip,
@@ -525,6 +525,7 @@ struct meta_repo_moved { /* a commit that another one stands for now */
 struct meta_repo_rewrite { /* of a repository's history */
 	const struct model_repo *repo;
 	const struct model_repo_commit *commit; /* that are new, */
+	const char *const *text_of;             /* the one whose texts each has; NULL: its own, */
 	const struct model_ref *files;          /* and of each its files */
 	size_t n_commits;
 	const struct model_repo_ref *ref; /* that are another commit now; */

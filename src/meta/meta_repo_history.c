@@ -5,14 +5,14 @@
  */
 #include "meta/meta_impl.h"
 
-int meta_repo_commits(struct meta *m, struct arena *a, const char *repo_id,
+int meta_repo_commits(struct meta *m, struct arena *a, const char *repo_id, size_t limit,
                       struct model_repo_commit **out, size_t *n, struct err *err)
 {
 	return meta_list(m, a,
-	                 "SELECT repo_id, \"commit\", parent, title, message, author, ms"
-	                 " FROM repo_commits WHERE repo_id = ? ORDER BY seq",
-	                 DB_ARGS(db_text(repo_id)), sizeof(**out), meta_repo_commit_row, out, n,
-	                 err);
+	                 "SELECT repo_id, \"commit\", parent, '', '', '', ms"
+	                 " FROM repo_commits WHERE repo_id = ? ORDER BY seq LIMIT ?",
+	                 DB_ARGS(db_text(repo_id), db_u64(limit)), sizeof(**out),
+	                 meta_repo_commit_row, out, n, err);
 }
 
 static void upload_row(struct db_rows *r, void *item)
@@ -40,11 +40,25 @@ int meta_repo_uploads(struct meta *m, struct arena *a, const struct model_repo *
 	                 sizeof(**out), upload_row, out, n, err);
 }
 
+static int add_like(struct db_tx *tx, const struct model_repo_commit *c, const char *text_of,
+                    struct err *err)
+{
+	return db_exec(tx,
+	               "INSERT INTO repo_commits (repo_id, \"commit\", parent, title, message,"
+	               " author, ms) SELECT repo_id, ?, ?, title, message, author, ms"
+	               " FROM repo_commits WHERE repo_id = ? AND \"commit\" = ?"
+	               " ON CONFLICT (repo_id, \"commit\") DO NOTHING",
+	               DB_ARGS(db_text(c->commit), db_text(c->parent), db_text(c->repo_id),
+	                       db_text(text_of)),
+	               NULL, err);
+}
+
 static int add_in(struct db_tx *tx, const struct meta_repo_rewrite *w, struct err *err)
 {
 	for (size_t i = 0; i < w->n_commits; i++)
 		if (meta_ref_put_in(tx, &w->files[i], err) < 0 ||
-		    meta_repo_commit_add_in(tx, &w->commit[i], err) < 0)
+		    (w->text_of[i] != NULL ? add_like(tx, &w->commit[i], w->text_of[i], err)
+		                           : meta_repo_commit_add_in(tx, &w->commit[i], err)) < 0)
 			return -1;
 	for (size_t i = 0; i < w->n_refs; i++)
 		if (meta_repo_ref_move_in(tx, &w->ref[i], w->head[i], err) < 0)

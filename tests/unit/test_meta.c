@@ -1189,8 +1189,8 @@ static void histories_are_rewritten(void **state)
 	struct model_repo r = repo_with_pull(p, &pull), now = {0};
 	const struct model_ref w = files_of("repo001/aa", META_REF_LFS, 100),
 			       x = files_of("repo001/bb", META_REF_LFS, 1000);
-	const struct model_repo_commit made[] = {commit_of(COMMIT_C, NULL),
-	                                         commit_of(COMMIT_D, COMMIT_C)};
+	const struct model_repo_commit made[] = {
+		commit_of(COMMIT_C, NULL), {"repo001", COMMIT_D, COMMIT_C, NULL, NULL, NULL, 0}};
 	const struct model_ref files[] = {files_of("repo001@" COMMIT_C, META_REF_REPO, 1),
 	                                  files_of("repo001@" COMMIT_D, META_REF_REPO, 2)};
 	const struct model_repo_ref to[] = {{"repo001", REPO_BRANCH, "main", COMMIT_C},
@@ -1198,8 +1198,10 @@ static void histories_are_rewritten(void **state)
 	const char *head[] = {COMMIT_B, COMMIT_B}, *drop[] = {COMMIT_A, COMMIT_B},
 		   *upload[] = {w.name};
 	const struct meta_repo_moved moved[] = {{COMMIT_A, COMMIT_C}, {COMMIT_B, COMMIT_D}};
-	const struct meta_repo_rewrite rewrite = {&r, made, files, 2,      to, head, 2, moved,
-	                                          2,  drop, 2,     upload, 1,  7,    99};
+	const char *text_of[] = {NULL, COMMIT_B};
+	const struct meta_repo_rewrite rewrite = {&r, made, text_of, files,  2, to, head, 2, moved,
+	                                          2,  drop, 2,       upload, 1, 7,  99};
+	struct model_repo_commit like;
 	struct model_repo_commit *all = NULL;
 	struct model_ref *uploads = NULL;
 	size_t n = 0;
@@ -1215,9 +1217,16 @@ static void histories_are_rewritten(void **state)
 	assert_ok(meta_repo_rewrite(p->m, &rewrite, &p->err), &p->err);
 	assert_string_equal(branch_is(p, REPO_BRANCH, "main"), COMMIT_C);
 	assert_string_equal(branch_is(p, REPO_PULL, "1"), COMMIT_D);
-	assert_ok(meta_repo_commits(p->m, p->a, r.id, &all, &n, &p->err), &p->err);
-	assert_true(n == 2 && strcmp(all[0].commit, COMMIT_C) == 0 &&
-	            strcmp(all[1].commit, COMMIT_D) == 0);
+	assert_ok(meta_repo_commits(p->m, p->a, r.id, 1, &all, &n, &p->err), &p->err);
+	assert_true(n == 1 && strcmp(all[0].commit, COMMIT_C) == 0);
+	assert_ok(meta_repo_commits(p->m, p->a, r.id, 9, &all, &n, &p->err), &p->err);
+	assert_true(n == 2 && strcmp(all[1].commit, COMMIT_D) == 0 &&
+	            strcmp(all[1].parent, COMMIT_C) == 0);
+	assert_string_equal(all[1].title, ""); /* texts are not read with all of them, */
+	assert_ok(meta_repo_commit_find(p->m, p->a, r.id, COMMIT_D, &like, &p->err), &p->err);
+	assert_string_equal(like.title, "title"); /* and what is made anew has those of before */
+	assert_string_equal(like.author, "ann");
+	assert_int_equal(like.ms, 7);
 	assert_false(has_ref(p, META_REF_REPO, "repo001@" COMMIT_A) ||
 	             has_ref(p, META_REF_LFS, w.name));
 	assert_true(has_ref(p, META_REF_REPO, files[1].name) && has_ref(p, META_REF_LFS, x.name));

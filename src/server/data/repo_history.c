@@ -10,10 +10,10 @@
 #define COMMITS_MAX 20000 /* of a history that is written anew, or looked through */
 #define UPLOADS_MAX 1000000
 
-struct past { /* a commit */
-	const struct model_repo_commit *is;
-	bool kept;            /* something reaches it */
-	struct repo_made *to; /* what stands in its place */
+struct past {                               /* a commit */
+	const struct model_repo_commit *is; /* without its texts */
+	bool kept;                          /* something reaches it */
+	struct repo_made *to;               /* what stands in its place */
 };
 
 struct history {
@@ -31,6 +31,7 @@ struct history {
 	struct map *seen;    /* content of what is kept, by digest */
 	uint64_t bytes;      /* of regular files among it */
 	struct repo_made *made;
+	const char **text_of; /* of each of them, as of meta_repo_rewrite */
 	size_t n_made;
 	struct blob_pins *pins;
 };
@@ -56,13 +57,13 @@ static int history_read(const struct ask *ask, struct arena *a, const struct mod
 	                      .at = map_new(),
 	                      .seen = map_new(),
 	                      .pins = blob_pins_new(ask->app->blobs)};
-	if (meta_repo_commits(h->app->meta, a, r->id, &c, &h->n, err) < 0 ||
+	if (meta_repo_commits(h->app->meta, a, r->id, COMMITS_MAX + 1, &c, &h->n, err) < 0 ||
 	    meta_repo_refs(h->app->meta, a, r->id, &h->ref, &h->n_refs, err) < 0)
 		return -1;
 	if (h->n > COMMITS_MAX)
 		return err_set(err, ERR_TOO_BIG,
-		               "%s/%s has %zu commits; a history is written anew up to %d",
-		               r->owner, r->name, h->n, COMMITS_MAX);
+		               "%s/%s has more than %d commits, too many for this", r->owner,
+		               r->name, COMMITS_MAX);
 	h->past = ARENA_ARRAY(a, struct past, h->n + 1);
 	for (size_t i = 0; i < h->n; i++) {
 		h->past[i].is = &c[i];
@@ -164,6 +165,7 @@ static int history_write(struct history *h, struct err *err)
 	const char **upload = NULL;
 	struct meta_repo_rewrite w = {.repo = h->repo,
 	                              .commit = commit,
+	                              .text_of = h->text_of,
 	                              .files = files,
 	                              .n_commits = h->n_made,
 	                              .ref = ref,
@@ -238,6 +240,7 @@ static int make_again(struct history *h, const struct hub_repo *r, const struct 
 	              h->pins, &made, err) < 0)
 		return -1;
 	made.row.commit = arena_cstr(h->a, made.row.commit);
+	made.own = (struct hub_own_files){0}; /* what it points to ends here */
 	made.files.name = arena_cstr(h->a, made.files.name);
 	made.files.manifest = arena_cstr(h->a, made.files.manifest);
 	*out = made;
@@ -269,6 +272,7 @@ static int squash(struct history *h, const struct model_repo_ref *branch, const 
 		return -1;
 	if (past_of(h, made->row.commit) == NULL) { /* else the same was asked for a moment ago */
 		h->made = made;
+		h->text_of = ARENA_ARRAY(h->a, const char *, 1); /* its own */
 		h->n_made = 1;
 	}
 	for (size_t i = 0; i < h->n_refs; i++)
@@ -405,13 +409,9 @@ static int again(struct history *h, struct past *p, const struct hub_repo *r, bo
 {
 	const struct past *parent = past_of(h, p->is->parent);
 	const struct hub_file *f = names_deleted(h, &r->l);
-	const struct hub_commit git = {.parent = parent != NULL && parent->to != NULL
-	                                                 ? parent->to->row.commit
-	                                                 : p->is->parent,
-	                               .author = p->is->author,
-	                               .title = p->is->title,
-	                               .message = p->is->message,
-	                               .ms = p->is->ms};
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_repo_commit was;
+	struct hub_commit git;
 
 	if (f != NULL && !rewrite)
 		return err_set(err, ERR_HUB_FILE_IN_USE,
@@ -421,10 +421,21 @@ static int again(struct history *h, struct past *p, const struct hub_repo *r, bo
 	count(h, r);
 	if (f == NULL && (parent == NULL || parent->to == NULL))
 		return 0;
+	if (meta_repo_commit_find(h->app->meta, a, h->repo->id, p->is->commit, &was, err) < 0)
+		return -1;
+	git = (struct hub_commit){.parent = parent != NULL && parent->to != NULL
+	                                            ? parent->to->row.commit
+	                                            : was.parent,
+	                          .author = was.author,
+	                          .title = was.title,
+	                          .message = was.message,
+	                          .ms = was.ms};
 	p->to = &h->made[h->n_made];
 	if (make_again(h, r, &git, p->to, err) < 0)
 		return -1;
-	h->n_made++;
+	p->to->row.parent = arena_cstr(h->a, git.parent);
+	p->to->row.title = p->to->row.message = p->to->row.author = NULL; /* as of text_of */
+	h->text_of[h->n_made++] = p->is->commit;
 	return 0;
 }
 
@@ -433,6 +444,7 @@ static int delete_large(struct history *h, bool rewrite, struct err *err)
 	struct hub_repo *r = NULL;
 
 	h->made = ARENA_ARRAY(h->a, struct repo_made, h->n + 1);
+	h->text_of = ARENA_ARRAY(h->a, const char *, h->n + 1);
 	mark(h);
 	for (size_t i = 0; i < h->n; i++) {
 		int rc;
