@@ -63,6 +63,8 @@ static bool may_run(const struct workers *w, struct workers_owner owner, unsigne
 		has += same;
 		part += same && owner.part != 0 && w->owners[i].part == owner.part;
 	}
+	if (has > 0 && idle <= w->spare + w->spare / 2)
+		return false;
 	return has < idle && (part == 0 || part < idle - has);
 }
 

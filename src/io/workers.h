@@ -23,8 +23,8 @@ int workers_submit_for(struct workers *w, struct workers_owner owner, void (*fn)
                        void *arg, struct err *err) MUST_CHECK;
 /* By a task of nobody: from now on it is the owner's. False: it may not run now as one of those. */
 bool workers_own(struct workers *w, struct workers_owner owner) MUST_CHECK;
-/* From now on so many threads are left to tasks of no owner, however many owners there are. Before
- * the first task. */
+/* From now on so many threads are left to tasks of no owner, however many owners there are; and
+ * half as many beside them to owners that have none. Before the first task. */
 void workers_spare(struct workers *w, unsigned threads);
 unsigned workers_queued(struct workers *w);
 void workers_stop(struct workers *w); /* finishes what is queued, joins, frees; NULL is fine */

@@ -156,11 +156,11 @@ static void workers_are_owned_later(void **state UNUSED)
 	workers_stop(w);
 }
 
-/* However many owners there are, some are nobody's. */
+/* However many owners there are, some are nobody's; and two of them leave one to the third. */
 static void workers_spare_some(void **state UNUSED)
 {
 	static const struct share rows[SHARES] = {
-		{{1, 0}, 20, 4}, {{2, 0}, 20, 2}, {{3, 0}, 9, 0}, {{0, 0}, 2, 2}, {{4, 0}, 1, 0}};
+		{{1, 0}, 20, 4}, {{2, 0}, 20, 1}, {{3, 0}, 9, 1}, {{0, 0}, 2, 2}, {{4, 0}, 1, 0}};
 	static const struct share one[SHARES] = {
 		{{0}, 0, 0}, {{1, 0}, 2, 1}, {{0}, 0, 0}, {{2, 0}, 1, 0}, {{0}, 0, 0}};
 	struct workers *w = workers_new(8, 100, "test");
