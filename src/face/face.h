@@ -581,6 +581,10 @@ struct repo_ops {
 	/* Fills repo_id, there, id. */
 	int (*upload_want)(const struct ask *ask, const struct hub_name *at, struct repo_upload *u,
 	                   size_t n, struct err *err);
+	/* May large files of these sizes be uploaded? ERR_REPO_QUOTA_EXCEEDED: surely not, whatever
+	 * is in them. Those of a size that an uploaded file has may be that one. Sorts `size`. */
+	int (*upload_fits)(const struct ask *ask, const struct hub_name *at, uint64_t *size,
+	                   size_t n, struct err *err);
 	/* These are right whoever sends the bytes: an address that we have signed brought them. */
 	int (*upload_put)(struct app *app, const struct repo_upload *u,
 	                  const struct repo_bytes *from, struct err *err);

@@ -72,8 +72,13 @@ static int read_ignore(struct request *rq, const struct hub_listing *l, const st
 	return 0;
 }
 
+struct large { /* files that are asked about */
+	uint64_t size[FILES_MAX];
+	size_t n;
+};
+
 static int answer_files(struct request *rq, const struct hub_listing *l, const struct doc *body,
-                        struct js *js, struct err *err)
+                        struct js *js, struct large *bring, struct err *err)
 {
 	const struct doc *files = doc_get(body, "files");
 	const struct ignore *ignore = NULL;
@@ -97,10 +102,13 @@ static int answer_files(struct request *rq, const struct hub_listing *l, const s
 		if (work == 0)
 			return err_set(err, ERR_TOO_BIG,
 			               "the .gitignore takes too long to apply to so many files");
+		out = out || is_left_out(path);
+		if (large && !out)
+			bring->size[bring->n++] = (uint64_t)size;
 		js_open(js);
 		js_kv(js, "path", path);
 		js_kv(js, "uploadMode", large ? "lfs" : "regular");
-		js_kv_bool(js, "shouldIgnore", out || is_left_out(path));
+		js_kv_bool(js, "shouldIgnore", out);
 		js_known(rq, js, l, path, large);
 		js_close(js);
 	}
@@ -115,6 +123,7 @@ int hub_post_preupload(struct request *rq, struct err *err)
 	const struct repo_ops *ops = NULL;
 	const struct doc *body = NULL;
 	struct hub_name name = {0};
+	struct large *bring = ARENA_NEW(rq->arena, struct large);
 	struct js js;
 	int rc;
 
@@ -129,11 +138,14 @@ int hub_post_preupload(struct request *rq, struct err *err)
 	js_open(&js);
 	js_key(&js, "files");
 	js_list(&js);
-	rc = answer_files(rq, l, body, &js, err);
+	rc = answer_files(rq, l, body, &js, bring, err);
 	ctx->ops->hub->close(ctx->app, l);
 	js_end(&js);
 	js_close(&js);
-	return rc < 0 ? -1 : hub_send_json(rq, &out, err);
+	/* Here the client shows what is said; when it sends by Xet, only the number of an error. */
+	if (rc < 0 || ops->upload_fits(face_ask(rq), &name, bring->size, bring->n, err) < 0)
+		return -1;
+	return hub_send_json(rq, &out, err);
 }
 
 /* ---- the commit ---------------------------------------------------------------------------- */

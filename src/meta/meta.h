@@ -519,6 +519,9 @@ int meta_repo_commits(struct meta *m, struct arena *a, const char *repo_id, size
 /* The refs of the large files that were uploaded to it, by name. */
 int meta_repo_uploads(struct meta *m, struct arena *a, const struct model_repo *r, size_t skip,
                       size_t limit, struct model_ref **out, size_t *n, struct err *err) MUST_CHECK;
+/* Is one of them of that size? */
+int meta_repo_upload_sized(struct meta *m, const struct model_repo *r, uint64_t bytes, bool *is,
+                           struct err *err) MUST_CHECK;
 struct meta_repo_moved { /* a commit that another one stands for now */
 	const char *from, *to;
 };

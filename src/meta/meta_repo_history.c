@@ -40,6 +40,23 @@ int meta_repo_uploads(struct meta *m, struct arena *a, const struct model_repo *
 	                 sizeof(**out), upload_row, out, n, err);
 }
 
+int meta_repo_upload_sized(struct meta *m, const struct model_repo *r, uint64_t bytes, bool *is,
+                           struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	int64_t n = 0;
+
+	if (meta_number(m,
+	                "SELECT count(*) FROM refs WHERE team_id = ? AND kind = '" META_REF_LFS "'"
+	                " AND name >= ? AND name < ? AND bytes = ?",
+	                DB_ARGS(db_text(r->team_id), db_text(arena_printf(a, "%s/", r->id)),
+	                        db_text(arena_printf(a, "%s0", r->id)), db_u64(bytes)),
+	                &n, err) < 0)
+		return -1;
+	*is = n > 0;
+	return 0;
+}
+
 static int add_like(struct db_tx *tx, const struct model_repo_commit *c, const char *text_of,
                     struct err *err)
 {

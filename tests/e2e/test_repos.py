@@ -951,6 +951,13 @@ def test_a_quota(own):
     assert seen == [200, 200, 422], seen
     c.stop()
     begin(c, "--repo-quota", "1MB")
+    # what cannot fit is refused where clients show why, and what may be there already is not
+    def asks(*sizes):
+        return ask(c, f"/api/models/{id_}/preupload/main", "POST", None, {"files": [{"path": f"{n}.bin", "size": s, "sample": ""} for n, s in enumerate(sizes)]})
+
+    refused(asks(500_000), 422, "quota")
+    refused(asks((1 << 63) - 1, (1 << 63) - 2, (1 << 63) - 3), 422, "quota")
+    good(asks(len(data), len(data), 10))
     # of the team, not of a repository
     second = new(c, token)
     refused(batch(c, second, [{"oid": "1" * 64, "size": 300_000}], token), 422, "quota")

@@ -491,6 +491,7 @@ const struct repo_ops repo_ops = {
 	.pull_say = repo_pull_say,
 	.pull_merge = repo_pull_merge,
 	.upload_want = repo_upload_want,
+	.upload_fits = repo_upload_fits,
 	.upload_put = repo_upload_put,
 	.upload_part = repo_upload_part,
 	.upload_join = repo_upload_join,

@@ -75,6 +75,54 @@ int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct 
 	return meta_repos_fit(held, more, app->set.repo_quota, err);
 }
 
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* At least so much will come: two of one size may be the same. */
+static int least_of(struct app *app, const struct model_repo *r, const uint64_t *size, size_t n,
+                    bool look, uint64_t *least, struct err *err)
+{
+	*least = 0;
+	for (size_t i = 0; i < n; i++) {
+		bool there = false;
+
+		if (i > 0 && size[i] == size[i - 1])
+			continue;
+		if (look && meta_repo_upload_sized(app->meta, r, size[i], &there, err) < 0)
+			return -1;
+		if (!there)
+			*least = size[i] > UINT64_MAX - *least ? UINT64_MAX : *least + size[i];
+	}
+	return 0;
+}
+
+/* Those that are there are only looked for when all would be too much. */
+int repo_upload_fits(const struct ask *ask, const struct hub_name *name, uint64_t *size, size_t n,
+                     struct err *err)
+{
+	struct app *app = ask->app;
+	struct model_repo r;
+	uint64_t held = 0, least = 0;
+
+	if (n == 0)
+		return 0;
+	qsort(size, n, sizeof(*size), by_size);
+	if (repo_to_write(ask, name->type, name->id, &r, err) < 0 ||
+	    meta_repos_bytes(app->meta, r.team_id, &held, err) < 0 ||
+	    least_of(app, &r, size, n, false, &least, err) < 0)
+		return -1;
+	if (meta_repos_fit(held, least, app->set.repo_quota, err) == 0)
+		return 0;
+	err_clear(err);
+	if (least_of(app, &r, size, n, true, &least, err) < 0)
+		return -1;
+	return meta_repos_fit(held, least, app->set.repo_quota, err);
+}
+
 /* ---- bytes that come ----------------------------------------------------------------------- */
 
 /* A file that parts of are being written to: they may come at once, and not while they are joined:

@@ -74,6 +74,8 @@ int repo_commit_end(struct repo_change *c, struct repo_committed *out, struct er
 void repo_commit_free(struct repo_change *c);
 int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct repo_upload *u,
                      size_t n, struct err *err) MUST_CHECK;
+int repo_upload_fits(const struct ask *ask, const struct hub_name *name, uint64_t *size, size_t n,
+                     struct err *err) MUST_CHECK;
 int repo_upload_put(struct app *app, const struct repo_upload *u, const struct repo_bytes *from,
                     struct err *err) MUST_CHECK;
 int repo_upload_part(struct app *app, const struct repo_upload *u, uint64_t at, uint64_t n,
