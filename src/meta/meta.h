@@ -540,7 +540,7 @@ struct meta_repo_rewrite { /* of a repository's history */
 	size_t n_drop;
 	const char *const *upload; /* names of refs of large files that go */
 	size_t n_uploads;
-	uint64_t bytes; /* of regular files that are left */
+	uint64_t bytes; /* of regular files and lists that are left; texts are counted here */
 	int64_t now_ms;
 };
 int meta_repo_rewrite(struct meta *m, const struct meta_repo_rewrite *w,

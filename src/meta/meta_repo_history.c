@@ -122,7 +122,10 @@ static int rewrite_once(struct meta *m, const struct meta_repo_rewrite *w, struc
 	    db_exec(&tx,
 	            "UPDATE repos SET bytes = ? + (SELECT coalesce(sum(f.bytes), 0) FROM refs f"
 	            " WHERE f.team_id = repos.team_id AND f.kind = '" META_REF_LFS "'"
-	            " AND f.name >= ? AND f.name < ?), updated_ms = greatest(updated_ms, ?)"
+	            " AND f.name >= ? AND f.name < ?)"
+	            " + (SELECT coalesce(sum(length(c.title) + length(c.message)), 0)"
+	            " FROM repo_commits c WHERE c.repo_id = repos.id),"
+	            " updated_ms = greatest(updated_ms, ?)"
 	            " WHERE id = ?",
 	            DB_ARGS(db_u64(w->bytes), db_text(arena_printf(a, "%s/", r->id)),
 	                    db_text(arena_printf(a, "%s0", r->id)), db_int(w->now_ms),

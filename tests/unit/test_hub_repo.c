@@ -113,7 +113,7 @@ static const char *commit_file(struct fixture *f, const char *path, const char *
 {
 	const struct hub_line head = {.kind = HUB_LINE_HEADER,
 	                              .summary = path,
-	                              .description = "",
+	                              .description = "and why",
 	                              .parent = ""},
 			      line = {.kind = HUB_LINE_FILE, .path = path};
 	const struct ask ask = *ADMIN(f);
@@ -150,7 +150,7 @@ static void a_commit_begins_where_the_last_has_ended(void **state)
 	AUTO_BUF struct buf made = BUF_INIT(HUB_LISTING_MAX), read = BUF_INIT(HUB_LISTING_MAX);
 	struct hub_repo *x, *y = NULL;
 	struct digest first, listing, manifest;
-	struct model_repo r;
+	struct model_repo r, now;
 	const char *commit;
 
 	assert_ok(repo_ops.create(ADMIN(f), HUB_MODELS, NULL, "own", true, &r, &f->err), &f->err);
@@ -175,7 +175,14 @@ static void a_commit_begins_where_the_last_has_ended(void **state)
 	repo_close(f->app, y);
 	/* one file that the disk has lost does not end all work on the repository */
 	assert_int_equal(unlink(blobs_path(f->app->blobs, &first, f->a)), 0);
-	(void)commit_file(f, "three", "3");
+	assert_ok(meta_repo(f->app->meta, f->a, r.id, &r, &f->err), &f->err);
+	commit = commit_file(f, "three", "3");
+	assert_ok(meta_repo(f->app->meta, f->a, r.id, &now, &f->err), &f->err);
+	x = in_memory(f, &r, commit);
+	assert_non_null(x);
+	/* the team pays for what it brings: files, lists and texts */
+	assert_int_equal(now.bytes - r.bytes, strlen("3") + HUB_LIST_COUNTS * x->listing_bytes +
+	                                              strlen("three") + strlen("and why"));
 }
 
 static const struct CMUnitTest tests[] = {

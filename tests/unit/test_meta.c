@@ -1233,7 +1233,7 @@ static void histories_are_rewritten(void **state)
 	assert_ok(meta_repo_pull(p->m, p->a, r.id, 1, &back, &p->err), &p->err);
 	assert_string_equal(back.base, COMMIT_C);
 	assert_ok(meta_repo(p->m, p->a, r.id, &now, &p->err), &p->err);
-	assert_int_equal(now.bytes, 7 + 1000);
+	assert_int_equal(now.bytes, 7 + 1000 + 2 * strlen("title"));
 }
 
 static void put_artifact(struct place *p, const char *owner, const char *name, const char *digest,

@@ -469,7 +469,7 @@ static int make(struct sum *s, const char *head, struct repo_committed *out, str
 	                                    .git = &git},
 	              c->pins, &made, err) < 0)
 		return -1;
-	change.bytes += made.list_bytes;
+	change.bytes += made.list_bytes + strlen(git.title) + strlen(git.message);
 	app_crash_at("repo:manifest");
 	if (meta_repo_commit(c->app->meta, &change, err) < 0)
 		return -1;
