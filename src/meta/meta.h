@@ -483,9 +483,9 @@ struct meta_repo_change {
 };
 /* ERR_HUB_STALE: the branch is another commit, or gone. ERR_REPO_QUOTA_EXCEEDED. */
 int meta_repo_commit(struct meta *m, const struct meta_repo_change *c, struct err *err) MUST_CHECK;
-/* Pull requests. ERR_HUB_REVISION_NOT_FOUND. */
+/* Pull requests. ERR_HUB_REVISION_NOT_FOUND, ERR_REPO_QUOTA_EXCEEDED: what is said counts. */
 int meta_repo_pull_add(struct meta *m, struct model_repo_pull *p, const char *commit,
-                       const char *comment, struct err *err) MUST_CHECK;
+                       const char *comment, uint64_t quota, struct err *err) MUST_CHECK;
 int meta_repo_pull(struct meta *m, struct arena *a, const char *repo_id, int64_t num,
                    struct model_repo_pull *out, struct err *err) MUST_CHECK;
 struct meta_pull_query {
@@ -509,8 +509,9 @@ struct meta_pull_change {
 	const char *head, *merged;
 	const struct model_repo_commit *commit;
 	const struct model_ref *files;
+	uint64_t bytes, quota; /* that the commit brings; that the team may have, 0: any */
 };
-/* *seq: of the last event. */
+/* ERR_REPO_QUOTA_EXCEEDED. *seq: of the last event. */
 int meta_repo_pull_change(struct meta *m, const struct meta_pull_change *c, int64_t *seq,
                           struct err *err) MUST_CHECK;
 /* `limit` of its commits, each behind its parent; without their texts, which may be long. */

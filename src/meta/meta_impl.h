@@ -42,12 +42,15 @@ int meta_repo_ref_add_in(struct db_tx *tx, const struct model_repo_ref *r,
 int meta_repo_commit_add_in(struct db_tx *tx, const struct model_repo_commit *c,
                             struct err *err) MUST_CHECK;
 /* ERR_HUB_STALE: it is not `head` any more. */
+/* It holds so much more: ERR_REPO_QUOTA_EXCEEDED. quota 0: its team may have any. */
+int meta_repo_grow_in(struct db_tx *tx, const char *repo_id, uint64_t bytes, uint64_t quota,
+                      int64_t now_ms, struct err *err) MUST_CHECK;
 int meta_repo_ref_move_in(struct db_tx *tx, const struct model_repo_ref *r, const char *head,
                           struct err *err) MUST_CHECK;
 void meta_repo_commit_row(struct db_rows *r, void *item);
 /* meta_repo_pull.c; p->num is set. */
 int meta_repo_pull_add_in(struct db_tx *tx, struct model_repo_pull *p, const char *commit,
-                          const char *comment, struct err *err) MUST_CHECK;
+                          const char *comment, uint64_t quota, struct err *err) MUST_CHECK;
 int meta_deliveries_add(struct db_tx *tx, const struct model_delivery *t, size_t n,
                         struct err *err) MUST_CHECK;
 int meta_trash_add(struct db_tx *tx, const char *kind, const char *what,

@@ -209,7 +209,7 @@ static int fits_in(struct db_tx *tx, const char *team_id, uint64_t more, uint64_
 static int copied_bytes(struct db_tx *tx, struct arena *a, const struct model_repo *from,
                         uint64_t *out, struct err *err)
 {
-	int64_t all = 0, uploads = 0;
+	int64_t all = 0, uploads = 0, said = 0;
 
 	if (db_number(tx, "SELECT bytes FROM repos WHERE id = ?", DB_ARGS(db_text(from->id)), 0,
 	              &all, err) < 0 ||
@@ -219,9 +219,13 @@ static int copied_bytes(struct db_tx *tx, struct arena *a, const struct model_re
 	              " AND used_ms = created_ms",
 	              DB_ARGS(db_text(from->team_id), db_text(arena_printf(a, "%s/", from->id)),
 	                      db_text(arena_printf(a, "%s0", from->id))),
-	              0, &uploads, err) < 0)
+	              0, &uploads, err) < 0 ||
+	    db_number(tx,
+	              "SELECT coalesce(sum(length(body) + length(earlier)), 0) FROM repo_events"
+	              " WHERE repo_id = ? AND kind <> 'status'",
+	              DB_ARGS(db_text(from->id)), 0, &said, err) < 0)
 		return -1;
-	*out = (uint64_t)(all - MIN(uploads, all));
+	*out = (uint64_t)(all - MIN(uploads + said, all));
 	return 0;
 }
 
@@ -506,14 +510,20 @@ int meta_repos_fit(uint64_t held, uint64_t more, uint64_t quota, struct err *err
 	               units_show_bytes(quota, most));
 }
 
-/* The team's repositories hold so much more. */
-static int grow(struct db_tx *tx, const char *repo_id, const char *team_id, uint64_t bytes,
-                uint64_t quota, int64_t now_ms, struct err *err)
+int meta_repo_grow_in(struct db_tx *tx, const char *repo_id, uint64_t bytes, uint64_t quota,
+                      int64_t now_ms, struct err *err)
 {
 	uint64_t changed = 0;
+	int64_t held = 0;
 
-	if (fits_in(tx, team_id, bytes, quota, err) < 0 ||
-	    db_exec(tx,
+	if (bytes > 0 && quota > 0 &&
+	    (db_number(tx,
+	               "SELECT coalesce(sum(bytes), 0) FROM repos"
+	               " WHERE team_id = (SELECT team_id FROM repos WHERE id = ?)",
+	               DB_ARGS(db_text(repo_id)), 0, &held, err) < 0 ||
+	     meta_repos_fit((uint64_t)held, bytes, quota, err) < 0))
+		return -1;
+	if (db_exec(tx,
 	            "UPDATE repos SET bytes = bytes + ?, updated_ms = greatest(updated_ms, ?)"
 	            " WHERE id = ?",
 	            DB_ARGS(db_u64(bytes), db_int(now_ms), db_text(repo_id)), &changed, err) < 0)
@@ -560,11 +570,12 @@ static int repo_commit_once(struct meta *m, const struct meta_repo_change *c, st
 	AUTO_DB_TX struct db_tx tx = {0};
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
-	    grow(&tx, x->repo_id, c->team_id, c->bytes, c->quota, x->ms, err) < 0 ||
+	    meta_repo_grow_in(&tx, x->repo_id, c->bytes, c->quota, x->ms, err) < 0 ||
 	    meta_ref_put_in(&tx, c->files, err) < 0 || meta_repo_commit_add_in(&tx, x, err) < 0 ||
 	    keep_uploads(&tx, c, err) < 0 ||
-	    (c->pull != NULL ? meta_repo_pull_add_in(&tx, c->pull, x->commit, x->message, err)
-	                     : meta_repo_ref_move_in(&tx, &ref, c->head, err)) < 0)
+	    (c->pull != NULL
+	             ? meta_repo_pull_add_in(&tx, c->pull, x->commit, x->message, c->quota, err)
+	             : meta_repo_ref_move_in(&tx, &ref, c->head, err)) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -598,7 +609,7 @@ static int upload_once(struct meta *m, const char *repo_id, const struct model_r
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 || upload_again(&tx, file, &known, err) < 0)
 		return -1;
 	if (known == 0 &&
-	    (grow(&tx, repo_id, file->team_id, file->bytes, quota, file->created_ms, err) < 0 ||
+	    (meta_repo_grow_in(&tx, repo_id, file->bytes, quota, file->created_ms, err) < 0 ||
 	     meta_ref_put_in(&tx, file, err) < 0))
 		return -1;
 	return db_commit(&tx, err);

@@ -110,10 +110,14 @@ static int may_say(struct db_tx *tx, const struct model_repo_pull *p,
 	               p->num, META_REPO_EVENTS_MAX, META_REPO_TEXT_MAX);
 }
 
+/* What is said counts as what the repository holds; that its status changes does not. */
 static int event_add(struct db_tx *tx, const struct model_repo_pull *p,
-                     const struct model_repo_event *e, struct err *err)
+                     const struct model_repo_event *e, uint64_t quota, struct err *err)
 {
-	if (may_say(tx, p, e, err) < 0)
+	uint64_t bytes = e->kind == EVENT_STATUS ? 0 : strlen(e->text) + strlen(e->before);
+
+	if (may_say(tx, p, e, err) < 0 ||
+	    (bytes > 0 && meta_repo_grow_in(tx, p->repo_id, bytes, quota, 0, err) < 0))
 		return -1;
 	return db_exec(tx,
 	               "INSERT INTO repo_events (repo_id, num, kind, author, earlier, body, ms)"
@@ -125,7 +129,7 @@ static int event_add(struct db_tx *tx, const struct model_repo_pull *p,
 }
 
 int meta_repo_pull_add_in(struct db_tx *tx, struct model_repo_pull *p, const char *commit,
-                          const char *comment, struct err *err)
+                          const char *comment, uint64_t quota, struct err *err)
 {
 	const struct model_repo_event first = {.kind = EVENT_COMMENT,
 	                                       .author = p->author,
@@ -155,24 +159,24 @@ int meta_repo_pull_add_in(struct db_tx *tx, struct model_repo_pull *p, const cha
 	            NULL, err) < 0 ||
 	    meta_repo_ref_add_in(tx, &ref, err) < 0)
 		return -1;
-	return comment[0] != '\0' ? event_add(tx, p, &first, err) : 0;
+	return comment[0] != '\0' ? event_add(tx, p, &first, quota, err) : 0;
 }
 
 static int pull_add_once(struct meta *m, struct model_repo_pull *p, const char *commit,
-                         const char *comment, struct err *err)
+                         const char *comment, uint64_t quota, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
 	if (db_begin(m->db, DB_WRITE, &tx, err) < 0 ||
-	    meta_repo_pull_add_in(&tx, p, commit, comment, err) < 0)
+	    meta_repo_pull_add_in(&tx, p, commit, comment, quota, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
 
 int meta_repo_pull_add(struct meta *m, struct model_repo_pull *p, const char *commit,
-                       const char *comment, struct err *err)
+                       const char *comment, uint64_t quota, struct err *err)
 {
-	return DB_AGAIN(pull_add_once(m, p, commit, comment, err), err);
+	return DB_AGAIN(pull_add_once(m, p, commit, comment, quota, err), err);
 }
 
 /* The branch that it goes to moves, to a commit that may be new. */
@@ -180,7 +184,9 @@ static int merge_in(struct db_tx *tx, const struct meta_pull_change *c, struct e
 {
 	const struct model_repo_ref ref = {c->was->repo_id, REPO_BRANCH, c->was->target, c->merged};
 
-	if (c->commit != NULL && (meta_ref_put_in(tx, c->files, err) < 0 ||
+	if (c->commit != NULL && (meta_repo_grow_in(tx, c->commit->repo_id, c->bytes, c->quota,
+	                                            c->commit->ms, err) < 0 ||
+	                          meta_ref_put_in(tx, c->files, err) < 0 ||
 	                          meta_repo_commit_add_in(tx, c->commit, err) < 0))
 		return -1;
 	return meta_repo_ref_move_in(tx, &ref, c->head, err);
@@ -209,7 +215,7 @@ static int pull_change_once(struct meta *m, const struct meta_pull_change *c, in
 	if (c->merged != NULL && merge_in(&tx, c, err) < 0)
 		return -1;
 	for (size_t i = 0; i < c->n; i++)
-		if (event_add(&tx, p, c->say[i], err) < 0)
+		if (event_add(&tx, p, c->say[i], c->quota, err) < 0)
 			return -1;
 	if (db_number(&tx,
 	              "SELECT coalesce(max(seq), 0) FROM repo_events WHERE repo_id = ?"

@@ -1068,6 +1068,43 @@ static struct model_repo repo_with_pull(struct place *p, struct model_repo_pull 
 	return r;
 }
 
+/* What is said in them counts; that one is closed can always be noted. */
+static void pull_requests_count(void **state)
+{
+	struct place *p = *state;
+	struct model_repo_pull pull;
+	struct model_repo_event say = {
+		.kind = EVENT_COMMENT, .author = "bob", .before = "", .text = "four", .ms = 9};
+	const struct model_repo_event *said[] = {&say};
+	const struct model_repo_commit merged = commit_of(COMMIT_C, COMMIT_B);
+	const struct model_ref files = files_of("repo001@" COMMIT_C, META_REF_REPO, 1);
+	struct meta_pull_change change = {.was = &pull, .status = PULL_OPEN, .say = said, .n = 1};
+	struct model_repo now;
+	int64_t seq;
+
+	(void)repo_with_pull(p, &pull);
+	assert_ok(meta_repo(p->m, p->a, "repo001", &now, &p->err), &p->err);
+	change.quota = now.bytes + 3;
+	assert_err(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err, ERR_QUOTA,
+	           "over its quota");
+	say.text = "two";
+	assert_ok(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err);
+	say.kind = EVENT_STATUS;
+	assert_ok(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err);
+	/* nor is a merge for nothing */
+	change.status = PULL_MERGED;
+	change.head = COMMIT_A;
+	change.merged = COMMIT_C;
+	change.commit = &merged;
+	change.files = &files;
+	change.bytes = 1;
+	assert_err(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err, ERR_QUOTA, "");
+	change.quota++;
+	assert_ok(meta_repo_pull_change(p->m, &change, &seq, &p->err), &p->err);
+	assert_ok(meta_repo(p->m, p->a, "repo001", &now, &p->err), &p->err);
+	assert_int_equal(now.bytes, change.quota);
+}
+
 /* Who reads a pull request, or a history, has not chosen how much others have written there. */
 static void pull_requests_are_bounded(void **state)
 {
@@ -1149,9 +1186,9 @@ static void pull_requests(void **state)
 	assert_string_equal(branch_is(p, REPO_PULL, "1"), COMMIT_B);
 	other = pull;
 	other.author = "bob";
-	assert_err(meta_repo_pull_add(p->m, &other, COMMIT_C, "", &p->err), &p->err, ERR_NOT_FOUND,
-	           "");
-	assert_ok(meta_repo_pull_add(p->m, &other, COMMIT_A, "hello", &p->err), &p->err);
+	assert_err(meta_repo_pull_add(p->m, &other, COMMIT_C, "", 0, &p->err), &p->err,
+	           ERR_NOT_FOUND, "");
+	assert_ok(meta_repo_pull_add(p->m, &other, COMMIT_A, "hello", 0, &p->err), &p->err);
 	assert_int_equal(other.num, 2);
 	assert_ok(meta_repo_pulls(p->m, p->a, &q, &all, &n, &total, &p->err), &p->err);
 	assert_true(n == 1 && total == 2 && all[0].num == 2 && all[0].comments == 1);
@@ -1671,6 +1708,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(repositories_are_moved, setup, teardown),
 	cmocka_unit_test_setup_teardown(revisions_of_a_hub_go_with_what_was_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(pull_requests, setup, teardown),
+	cmocka_unit_test_setup_teardown(pull_requests_count, setup, teardown),
 	cmocka_unit_test_setup_teardown(pull_requests_are_bounded, setup, teardown),
 	cmocka_unit_test_setup_teardown(histories_are_rewritten, setup, teardown),
 	cmocka_unit_test_setup_teardown(artifacts_are_kept_by_name, setup, teardown),

@@ -421,7 +421,8 @@ static int open_without(struct repo_change *c, const char *base, struct repo_com
 {
 	struct model_repo_pull pull = pull_of(c, base);
 
-	if (meta_repo_pull_add(c->app->meta, &pull, base, c->description, err) < 0)
+	if (meta_repo_pull_add(c->app->meta, &pull, base, c->description, c->app->set.repo_quota,
+	                       err) < 0)
 		return -1;
 	*out = (struct repo_committed){.commit = base, .pull = pull.num};
 	return 0;

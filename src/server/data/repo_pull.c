@@ -95,7 +95,7 @@ int repo_pull_open(const struct ask *ask, const struct hub_name *at, const char 
 	p.repo_id = r.id;
 	p.target = head.name;
 	p.base = head.commit;
-	if (meta_repo_pull_add(app->meta, &p, head.commit, text, err) < 0)
+	if (meta_repo_pull_add(app->meta, &p, head.commit, text, app->set.repo_quota, err) < 0)
 		return -1;
 	repo_changed(app);
 	log_info("opened: repository=%s/%s/%s pull=%" PRId64 " by=%s", r.type, r.owner, r.name,
@@ -255,7 +255,7 @@ int repo_pull_say(const struct ask *ask, const struct hub_name *at, int64_t num,
 	                                   .ms = clock_wall_ms()};
 	const struct model_repo_event *say[2];
 	struct model_repo_pull p;
-	struct meta_pull_change change = {.was = &p, .say = say};
+	struct meta_pull_change change = {.was = &p, .say = say, .quota = app->set.repo_quota};
 	struct model_repo r;
 
 	*out = (struct model_repo_event){.kind = said->kind,
@@ -361,8 +361,11 @@ static int merge_once(const struct ask *ask, const struct model_repo *r, int64_t
 	                                      .ms = said.ms};
 	const struct model_repo_event *say[] = {&done, &said};
 	struct model_repo_pull p;
-	struct meta_pull_change change = {
-		.was = &p, .status = PULL_MERGED, .say = say, .n = comment != NULL ? 2 : 1};
+	struct meta_pull_change change = {.was = &p,
+	                                  .status = PULL_MERGED,
+	                                  .say = say,
+	                                  .n = comment != NULL ? 2 : 1,
+	                                  .quota = app->set.repo_quota};
 	struct model_repo_ref target;
 	struct repo_made made;
 	const char *head = NULL;
@@ -388,6 +391,7 @@ static int merge_once(const struct ask *ask, const struct model_repo *r, int64_t
 			return -1;
 		change.commit = &made.row;
 		change.files = &made.files;
+		change.bytes = made.list_bytes + strlen(made.row.title);
 		change.merged = made.row.commit;
 	}
 	*merged = change.merged;
