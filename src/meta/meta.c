@@ -262,6 +262,29 @@ static int check(struct meta *m, struct err *err)
 	return db_check(&tx, err);
 }
 
+#define JOBS_COUNTED                                                                               \
+	"SELECT project_id, team_id, \"user\", state, count(*) FROM jobs"                          \
+	" GROUP BY project_id, team_id, \"user\", state"
+#define JOB_COUNTS "SELECT project_id, team_id, \"user\", state, n FROM job_counts WHERE n <> 0"
+
+/* job_counts is changed in the transactions that change jobs, and so it says the same. */
+static int check_counts(struct meta *m, struct err *err)
+{
+	int64_t wrong = 0;
+
+	if (meta_number(m,
+	                "SELECT (SELECT count(*) FROM (" JOBS_COUNTED " EXCEPT " JOB_COUNTS ") x)"
+	                " + (SELECT count(*) FROM (" JOB_COUNTS " EXCEPT " JOBS_COUNTED ") y)",
+	                DB_NONE, &wrong, err) < 0)
+		return -1;
+	if (wrong != 0)
+		return err_set(err, ERR_CORRUPT,
+		               "database: job_counts has other numbers than there are jobs"
+		               " (%lld groups differ)",
+		               (long long)wrong);
+	return 0;
+}
+
 int meta_check(struct meta *m, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -269,7 +292,7 @@ int meta_check(struct meta *m, struct err *err)
 	struct model_job *jobs = NULL;
 	size_t n = 0;
 
-	if (DB_AGAIN(check(m, err), err) < 0)
+	if (DB_AGAIN(check(m, err), err) < 0 || check_counts(m, err) < 0)
 		return -1;
 	if (meta_jobs(m, a, &all, &jobs, &n, err) < 0)
 		return -1;

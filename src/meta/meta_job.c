@@ -235,6 +235,12 @@ int meta_jobs(struct meta *m, struct arena *a, const struct meta_query *q, struc
 	return meta_list(m, a, sql, w.v, w.n, sizeof(**out), list_row, out, n, err);
 }
 
+/* Whether job_counts knows how many: a name, a prefix or a checkpoint it does not. */
+static bool is_counted(const struct meta_query *q)
+{
+	return q->job_id == NULL && q->name == NULL && q->prefix == NULL && !q->has_checkpoint;
+}
+
 int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n, struct err *err)
 {
 	struct where w CLEANUP(where_done);
@@ -244,11 +250,29 @@ int meta_jobs_count(struct meta *m, const struct meta_query *q, uint64_t *n, str
 	*n = 0;
 	if (!where_of(q, &w))
 		return 0;
-	FMT(sql, "SELECT count(*) FROM jobs j %s%s", index_of(m, q), buf_cstr(&w.sql));
+	if (is_counted(q))
+		FMT(sql, "SELECT coalesce(sum(j.n), 0) FROM job_counts j %s", buf_cstr(&w.sql));
+	else
+		FMT(sql, "SELECT count(*) FROM jobs j %s%s", index_of(m, q), buf_cstr(&w.sql));
 	if (meta_number(m, sql, w.v, w.n, &count, err) < 0)
 		return -1;
 	*n = (uint64_t)count;
 	return 0;
+}
+
+/* In the transaction that makes (from: NULL), moves or deletes (to: NULL) the job: its row is there
+ * when this is called. One server writes, so nobody else waits for these rows. */
+static int count_job(struct db_tx *tx, const char *id, const char *from, const char *to,
+                     struct err *err)
+{
+	return db_exec(tx,
+	               "INSERT INTO job_counts (team_id, project_id, \"user\", state, n)"
+	               " SELECT j.team_id, j.project_id, j.user, c.state, c.n FROM jobs j"
+	               " CROSS JOIN (SELECT ?2 AS state, -1 AS n UNION ALL SELECT ?3, 1) c"
+	               " WHERE j.id = ?1 AND c.state IS NOT NULL"
+	               " ON CONFLICT (project_id, team_id, \"user\", state)"
+	               " DO UPDATE SET n = job_counts.n + excluded.n",
+	               DB_ARGS(db_text(id), db_text(from), db_text(to)), NULL, err);
 }
 
 static int event_in(struct db_tx *tx, const char *job_id, const struct model_event *e,
@@ -433,8 +457,9 @@ static int job_add_once(struct meta *m, struct arena *a, const struct meta_new_j
 		return err_missing(err, ERR_PROJECT_NOT_FOUND);
 	if (name == NULL)
 		name = arena_printf(a, "job-%lld", (long long)count);
-	if (insert_job(&tx, j, name, err) < 0 || add_names(&tx, n, err) < 0 ||
-	    meta_deployment_join(&tx, n, err) < 0 ||
+	if (insert_job(&tx, j, name, err) < 0 ||
+	    count_job(&tx, j->id, NULL, job_state_word(JOB_PENDING), err) < 0 ||
+	    add_names(&tx, n, err) < 0 || meta_deployment_join(&tx, n, err) < 0 ||
 	    put_weights(&tx, j->id, n->manifests, n->n_manifests, err) < 0 ||
 	    event_in(&tx, j->id, &first, err) < 0 ||
 	    meta_one_in(&tx, a, JOB "WHERE j.id = ?", DB_ARGS(db_text(j->id)), job_row, out,
@@ -521,7 +546,9 @@ static int store_step(struct db_tx *tx, const struct meta_step *s, enum job_stat
 	            &changed, err) < 0)
 		return -1;
 	assert(changed == 1); /* the writer is ours alone since BEGIN IMMEDIATE */
-	return 0;
+	if (from == c->state)
+		return 0;
+	return count_job(tx, s->job_id, job_state_word(from), job_state_word(c->state), err);
 }
 
 static int job_step_once(struct meta *m, const struct meta_step *s, enum job_state *from,
@@ -734,6 +761,7 @@ static int job_del_once(struct meta *m, const char *id, struct err *err)
 	if (!job_state_is_final(now.core.state))
 		return err_set(err, ERR_CONFLICT, "job %s is active: stop it first", id);
 	if (meta_job_trash(&tx, now.project_id, id, err) < 0 ||
+	    count_job(&tx, id, job_state_word(now.core.state), NULL, err) < 0 ||
 	    db_exec(&tx, "DELETE FROM jobs WHERE id = ?", DB_ARGS(db_text(id)), NULL, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
@@ -813,8 +841,8 @@ int meta_counts(struct meta *m, struct meta_counts *out, struct err *err)
 	struct counted *c = NULL;
 	size_t n = 0;
 
-	if (meta_list(m, a, "SELECT state, count(*) FROM jobs GROUP BY state", DB_NONE, sizeof(*c),
-	              count_row, &c, &n, err) < 0)
+	if (meta_list(m, a, "SELECT state, sum(n) FROM job_counts GROUP BY state", DB_NONE,
+	              sizeof(*c), count_row, &c, &n, err) < 0)
 		return -1;
 	*out = (struct meta_counts){0};
 	for (size_t i = 0; i < n; i++)

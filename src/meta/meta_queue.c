@@ -55,7 +55,9 @@ int meta_waiting(struct meta *m, struct arena *a, struct meta_waiting **out, siz
 
 int meta_waiting_of_team(struct meta *m, const char *team_id, int64_t *n, struct err *err)
 {
-	return meta_number(m, "SELECT count(*) FROM jobs WHERE state = 'pending' AND team_id = ?",
+	return meta_number(m,
+	                   "SELECT coalesce(sum(n), 0) FROM job_counts"
+	                   " WHERE state = 'pending' AND team_id = ?",
 	                   DB_ARGS(db_text(team_id)), n, err);
 }
 

@@ -7,7 +7,7 @@
 #include "meta/db_url.h"
 #include "meta/schema.h"
 
-#define KEYS_MAX 3
+#define KEYS_MAX 4
 #define COLUMNS_MAX 96
 #define BATCH_ROWS 500
 #define BATCH_BYTES ((size_t)16 << 20)
@@ -24,6 +24,7 @@ static const struct table {
 	{"secrets", {"id"}, NULL},
 	{"projects", {"id"}, "rowid"},
 	{"jobs", {"id"}, "rowid"},
+	{"job_counts", {"project_id", "team_id", "user", "state"}, NULL},
 	{"deployments", {"id"}, NULL},
 	{"idempotency", {"project_id", "key"}, NULL},
 	{"events", {"seq"}, "seq"},

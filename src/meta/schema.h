@@ -8,7 +8,7 @@
 
 #include "meta/db.h"
 
-#define SCHEMA_VERSION 22
+#define SCHEMA_VERSION 23
 
 /* ERR_DATABASE_NEWER */
 int schema_known(int64_t version, struct err *err) MUST_CHECK;

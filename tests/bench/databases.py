@@ -20,7 +20,7 @@ import urllib.request
 
 import peers
 from harness import Wrong
-from load import STOKER, Asker, Figures
+from load import RECOUNT, STOKER, Asker, Figures
 
 SIZES = 100, 100_000
 DISK = "/var/tmp"
@@ -104,8 +104,9 @@ def copies(database, job, count):
         values = [new.get(name, f't."{name}"').format(n=database.number) for name in names]
         database.rows(f"INSERT INTO {table} ({', '.join(quoted)}) SELECT {', '.join(values)} FROM "
                       f"{database.series.format(count=count)}, {table} t WHERE t.{key[table]} = '{job}'")
-    if database.tidy:
-        database.rows(database.tidy)
+    for sql in (*RECOUNT, database.tidy):
+        if sql:
+            database.rows(sql)
 
 
 class Asked:

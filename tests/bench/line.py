@@ -12,7 +12,7 @@ import time
 
 import peers
 from harness import Wrong, cpu_of, run
-from load import STOKER, Asker, Figures, percentiles
+from load import STOKER, Asker, Figures, percentiles, recount
 
 N_FINISHED, N_WAITING = 10_000, 2_000
 N_COMMANDS, N_STOPS, N_BEATS = 10, 10, 300
@@ -35,6 +35,7 @@ def copies(path, template, prefix, count, age_ms, user=None):
         db.execute("INSERT INTO events (job_id, ms, kind, from_state, to_state, actor, message) "
                    "SELECT printf('%s%06d', ?1, i), e.ms - ?3, e.kind, e.from_state, e.to_state, e.actor, e.message "
                    "FROM n, events e WHERE e.job_id = ?2 ORDER BY i, e.seq", (prefix, template, age_ms))
+        recount(db)
     db.close()
 
 

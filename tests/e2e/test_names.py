@@ -41,6 +41,8 @@ def copies(cluster, job, count, later_ms=1000, **columns):
         values = {**{n: n for n in names}, "id": f"'c{i:06d}'", "name": f"'copy-{i}'", "created_ms": f"created_ms + {later_ms + i}", **columns}
         db.execute(f"INSERT INTO jobs ({', '.join(names)}) SELECT {', '.join(str(values[n]) for n in names)} FROM jobs WHERE id = ?",
                    (job["id"],))
+    db.execute(f"UPDATE job_counts SET n = n + {count} WHERE (project_id, team_id, user, state) = "
+               "(SELECT project_id, team_id, user, state FROM jobs WHERE id = ?)", (job["id"],))
     db.commit()
     db.close()
     cluster.restart()

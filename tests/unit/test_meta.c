@@ -346,6 +346,67 @@ static void jobs_are_listed_by_whatever_is_asked(void **state)
 
 		assert_lists(p, q, all);
 	}
+	assert_ok(meta_check(p->m, &p->err), &p->err);
+}
+
+static uint64_t jobs_in(struct place *p, enum job_state state)
+{
+	const struct meta_query q = {.team_id = "team001", .states = UINT32_C(1) << state};
+	struct meta_counts counts;
+	int64_t waiting = -1;
+	uint64_t n = 0;
+
+	assert_ok(meta_jobs_count(p->m, &q, &n, &p->err), &p->err);
+	assert_ok(meta_counts(p->m, &counts, &p->err), &p->err);
+	assert_int_equal(counts.by_state[state], n);
+	assert_ok(meta_waiting_of_team(p->m, "team001", &waiting, &p->err), &p->err);
+	assert_true(state != JOB_PENDING || (uint64_t)waiting == n);
+	assert_ok(meta_check(p->m, &p->err), &p->err);
+	return n;
+}
+
+static void miscount(struct place *p)
+{
+	AUTO_DB struct db *db = NULL;
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	meta_close(TAKE(p->m));
+	assert_ok(db_open(&db, p->url, &p->err), &p->err);
+	assert_ok(db_begin(db, DB_WRITE, &tx, &p->err), &p->err);
+	assert_ok(db_exec(&tx, "UPDATE job_counts SET n = n + 1 WHERE state = 'stopped'", DB_NONE,
+	                  NULL, &p->err),
+	          &p->err);
+	assert_ok(db_commit(&tx, &p->err), &p->err);
+}
+
+static void jobs_are_counted_as_they_change(void **state)
+{
+	struct place *p = *state;
+	struct model_project pr = {0};
+	struct model_job j = {0};
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_int_equal(jobs_in(p, JOB_PENDING), 0);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0002", NULL, &j, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0003", NULL, &j, &p->err), &p->err);
+	assert_int_equal(jobs_in(p, JOB_PENDING), 3);
+	assert_ok(step(p->m, "job0001", JOB_EV_STOP, &p->err), &p->err);
+	assert_ok(step(p->m, "job0002", JOB_EV_STOP, &p->err), &p->err);
+	assert_err(step(p->m, "job0002", JOB_EV_STOP, &p->err), &p->err, ERR_CONFLICT, "stopped");
+	assert_int_equal(jobs_in(p, JOB_PENDING), 1);
+	assert_int_equal(jobs_in(p, JOB_STOPPED), 2);
+	assert_err(meta_job_del(p->m, "job0003", &p->err), &p->err, ERR_CONFLICT, "active");
+	assert_ok(meta_job_del(p->m, "job0001", &p->err), &p->err);
+	assert_int_equal(jobs_in(p, JOB_PENDING), 1);
+	assert_int_equal(jobs_in(p, JOB_STOPPED), 1);
+	miscount(p);
+	assert_ok(meta_open(&p->m, p->url, &p->err), &p->err);
+	assert_err(meta_check(p->m, &p->err), &p->err, ERR_CORRUPT, "job_counts");
+	assert_ok(step(p->m, "job0003", JOB_EV_STOP, &p->err), &p->err);
+	assert_ok(meta_project_del(p->m, "proj001", &p->err), &p->err);
+	assert_int_equal(jobs_in(p, JOB_STOPPED), 0);
 }
 
 static void a_job_is_stepped_once(void **state)
@@ -1515,7 +1576,7 @@ static void weights_move_onto_refs(void **state)
 		"DROP TABLE refs; DROP TABLE hub_revs; DROP TABLE repo_refs;"
 		"DROP TABLE repo_commits; DROP TABLE repo_moves; DROP TABLE repo_pulls;"
 		"DROP TABLE repo_events; DROP TABLE repos; DROP TABLE artifacts;"
-		"DROP TABLE deployments; DROP INDEX jobs_deployment;"
+		"DROP TABLE job_counts; DROP TABLE deployments; DROP INDEX jobs_deployment;"
 		"ALTER TABLE jobs DROP COLUMN deployment_id;"
 		"ALTER TABLE jobs DROP COLUMN deployment_revision;"
 		"ALTER TABLE mirrors ADD COLUMN manifest TEXT;"
@@ -1528,9 +1589,13 @@ static void weights_move_onto_refs(void **state)
 		" 1, 0, 0.0, 5, 6, 5);";
 	struct place *p = *state;
 	struct model_mirror *all = NULL;
+	struct model_project pr = {0};
+	struct model_job j = {0};
 	size_t n = 0;
 
 	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &pr, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &j, &p->err), &p->err);
 	meta_close(TAKE(p->m));
 	{
 		AUTO_DB struct db *db = NULL;
@@ -1549,6 +1614,7 @@ static void weights_move_onto_refs(void **state)
 	assert_int_equal(all[0].used_ms, 60);
 	assert_null(all[1].manifest);
 	assert_true(is_used(p, "aa"));
+	assert_int_equal(jobs_in(p, JOB_PENDING), 1); /* and its jobs are counted */
 }
 
 /* What every failing statement must leave: the state before, or the state after. */
@@ -1695,6 +1761,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(secrets_keep_their_id, setup, teardown),
 	cmocka_unit_test_setup_teardown(jobs_are_named_and_keyed, setup, teardown),
 	cmocka_unit_test_setup_teardown(jobs_are_listed_by_whatever_is_asked, setup, teardown),
+	cmocka_unit_test_setup_teardown(jobs_are_counted_as_they_change, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_job_is_stepped_once, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_late_attempt_changes_nothing, setup, teardown),
 	cmocka_unit_test_setup_teardown(deleting_leaves_trash, setup, teardown),
