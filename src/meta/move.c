@@ -67,7 +67,7 @@ struct mover {
 	const struct move_options *o;
 	struct arena *a;
 	struct db *from, *to;
-	uint64_t done, total, copied;
+	uint64_t done, total;
 	enum move_phase phase;
 };
 
@@ -113,16 +113,22 @@ static int read_note(struct db *db, struct arena *a, struct note *out, struct er
 	return DB_AGAIN(read_note_once(db, a, out, err), err);
 }
 
+static int write_note_in(struct db_tx *tx, const struct note *n, struct err *err)
+{
+	if (db_exec(tx, "DELETE FROM moves", DB_NONE, NULL, err) < 0)
+		return -1;
+	if (n->role == NO_ROLE)
+		return 0;
+	return db_exec(tx, "INSERT INTO moves (role, id, place) VALUES (?, ?, ?)",
+	               DB_ARGS(db_text(role_words[n->role]), db_text(n->id), db_text(n->place)),
+	               NULL, err);
+}
+
 static int write_note_once(struct db *db, const struct note *n, struct err *err)
 {
 	AUTO_DB_TX struct db_tx tx = {0};
 
-	if (db_begin(db, DB_WRITE, &tx, err) < 0 ||
-	    db_exec(&tx, "DELETE FROM moves", DB_NONE, NULL, err) < 0 ||
-	    (n->role != NO_ROLE &&
-	     db_exec(&tx, "INSERT INTO moves (role, id, place) VALUES (?, ?, ?)",
-	             DB_ARGS(db_text(role_words[n->role]), db_text(n->id), db_text(n->place)), NULL,
-	             err) < 0))
+	if (db_begin(db, DB_WRITE, &tx, err) < 0 || write_note_in(&tx, n, err) < 0)
 		return -1;
 	return db_commit(&tx, err);
 }
@@ -250,11 +256,10 @@ static int learn_shape(struct db *db, struct arena *a, const struct table *t, st
 
 /* One of the statements of the shape. `after`: the values of the row that it begins behind; NULL:
  * it begins nowhere. */
-static int read_batch_once(struct db *db, struct arena *a, const struct shape *s, const char *sql,
-                           const struct db_val *after, size_t rows_max, struct batch *out,
-                           struct err *err)
+static int read_batch_in(struct db_tx *tx, struct arena *a, const struct shape *s, const char *sql,
+                         const struct db_val *after, size_t rows_max, struct batch *out,
+                         struct err *err)
 {
-	AUTO_DB_TX struct db_tx tx = {0};
 	AUTO_DB_ROWS struct db_rows r = {0};
 	struct db_val key[KEYS_MAX];
 	size_t bytes = 0;
@@ -264,8 +269,7 @@ static int read_batch_once(struct db *db, struct arena *a, const struct shape *s
 		key[i] = after[s->key[i]];
 	out->value = ARENA_ARRAY(a, struct db_val, s->n * rows_max);
 	out->rows = 0;
-	if (db_begin(db, DB_READ, &tx, err) < 0 ||
-	    db_query(&tx, a, sql, key, after != NULL ? s->n_keys : 0, &r, err) < 0)
+	if (db_query(tx, a, sql, key, after != NULL ? s->n_keys : 0, &r, err) < 0)
 		return -1;
 	while (out->rows < rows_max && bytes < BATCH_BYTES) {
 		struct db_val *v = &out->value[out->rows * s->n];
@@ -281,6 +285,17 @@ static int read_batch_once(struct db *db, struct arena *a, const struct shape *s
 		out->rows++;
 	}
 	return 0;
+}
+
+static int read_batch_once(struct db *db, struct arena *a, const struct shape *s, const char *sql,
+                           const struct db_val *after, size_t rows_max, struct batch *out,
+                           struct err *err)
+{
+	AUTO_DB_TX struct db_tx tx = {0};
+
+	if (db_begin(db, DB_READ, &tx, err) < 0)
+		return -1;
+	return read_batch_in(&tx, a, s, sql, after, rows_max, out, err);
 }
 
 static int read_batch(struct db *db, struct arena *a, const struct shape *s, const char *sql,
@@ -363,7 +378,7 @@ static struct batch storable(const struct mover *m, struct arena *a, const struc
 static void report(struct mover *m, uint64_t rows)
 {
 	m->done += rows;
-	if (m->o->progress != NULL)
+	if (rows > 0 && m->o->progress != NULL)
 		m->o->progress(m->o->arg, m->phase, m->done, m->total);
 }
 
@@ -399,7 +414,6 @@ static int copy_table(struct mover *m, const struct shape *s, struct err *err)
 		b = storable(m, a, s, &b);
 		if (DB_AGAIN(write_batch_once(m->to, s, &b, err), err) < 0)
 			return -1;
-		m->copied += b.rows;
 		report(m, b.rows);
 	}
 }
@@ -455,7 +469,8 @@ static int compare_batch(struct arena *a, const struct shape *s, const struct ba
 	return 0;
 }
 
-static int compare_table(struct mover *m, const struct shape *s, struct err *err)
+static int compare_table(struct mover *m, struct db_tx *from, struct db_tx *to,
+                         const struct shape *s, struct err *err)
 {
 	AUTO_ARENA struct arena *kept = arena_new();
 	const struct db_val *after_x = NULL, *after_y = NULL;
@@ -465,8 +480,8 @@ static int compare_table(struct mover *m, const struct shape *s, struct err *err
 		struct arena *a = arena_new();
 		const char *sql = after_x != NULL ? s->next : s->first;
 
-		if (read_batch(m->from, a, s, sql, after_x, BATCH_ROWS, &x, err) < 0 ||
-		    read_batch(m->to, a, s, sql, after_y, MAX(x.rows, (size_t)1), &y, err) < 0) {
+		if (read_batch_in(from, a, s, sql, after_x, BATCH_ROWS, &x, err) < 0 ||
+		    read_batch_in(to, a, s, sql, after_y, MAX(x.rows, (size_t)1), &y, err) < 0) {
 			arena_free(a);
 			return -1;
 		}
@@ -583,21 +598,21 @@ static int make_ready(struct mover *m, const struct note *to, struct err *err)
 	return check_empty(m->to, place, err);
 }
 
-/* The notes say what to do. *whole: all rows have arrived, the last step is missing. */
-static int begin_move(struct mover *m, bool *whole, struct err *err)
+/* The notes say what to do. */
+static int begin_move(struct mover *m, struct err *err)
 {
 	struct note from, to;
 	const char *from_place = db_url_place(m->a, m->o->from);
 	uint8_t raw[8];
 	char id[2 * sizeof(raw) + 1];
-	bool ours;
 
 	if (read_note(m->from, m->a, &from, err) < 0 || read_note(m->to, m->a, &to, err) < 0)
 		return -1;
-	ours = to.role == IS_TARGET && strcmp(to.id, from.id) == 0;
-	*whole = ours && from.role == IS_LEFT;
-	if (*whole || (ours && from.role == IS_SOURCE))
-		return 0;
+	if (to.role == IS_TARGET && strcmp(to.id, from.id) == 0 && from.role != IS_TARGET) {
+		/* After the last step but one, who knows what was done to either of them since? */
+		from.role = IS_SOURCE;
+		return write_note(m->from, &from, err);
+	}
 	if (from.role == IS_LEFT)
 		return err_set(err, ERR_DATABASE_MOVED, "%s was moved to %s before", from_place,
 		               from.place);
@@ -614,21 +629,8 @@ static int begin_move(struct mover *m, bool *whole, struct err *err)
 	return write_note(m->to, &to, err) < 0 ? -1 : write_note(m->from, &from, err);
 }
 
-/* From here on `from` is nobody's, and then `to` is the server's. */
-static int end_move(struct mover *m, struct err *err)
+static int copy_rows(struct mover *m, struct shape *shapes, struct err *err)
 {
-	struct note from, nothing = {.role = NO_ROLE};
-
-	if (read_note(m->from, m->a, &from, err) < 0)
-		return -1;
-	from.role = IS_LEFT;
-	return write_note(m->from, &from, err) < 0 ? -1 : write_note(m->to, &nothing, err);
-}
-
-static int move_rows(struct mover *m, struct err *err)
-{
-	struct shape *shapes = ARENA_ARRAY(m->a, struct shape, COUNT(tables));
-
 	for (size_t i = 0; i < COUNT(tables); i++) {
 		uint64_t rows = 0;
 
@@ -638,15 +640,57 @@ static int move_rows(struct mover *m, struct err *err)
 		m->total += rows;
 	}
 	for (size_t i = 0; i < COUNT(tables); i++)
-		if (copy_table(m, &shapes[i], err) < 0)
+		if (copy_table(m, &shapes[i], err) < 0 ||
+		    (tables[i].sequence != NULL && copy_number(m, &tables[i], err) < 0))
 			return err_wrap(err, "copy table %s", tables[i].name);
+	return 0;
+}
+
+/* Nobody else changes a row of this database until the transaction ends. SQLite has one writer. */
+static int lock_rows(struct db_tx *tx, bool sqlite, struct err *err)
+{
+	AUTO_BUF struct buf sql = BUF_INIT(DB_SQL_MAX);
+
+	if (sqlite)
+		return 0;
+	for (size_t i = 0; i < COUNT(tables); i++)
+		buf_printf(&sql, "%s%s", i == 0 ? "LOCK TABLE " : ", ", tables[i].name);
+	buf_puts(&sql, " IN SHARE MODE");
+	return db_script(tx, buf_cstr(&sql), err);
+}
+
+/* Both are the same, and from here on `from` is nobody's: one transaction, or a row that is written
+ * in between would be lost. `to` is read as it is at one moment. */
+static int leave_once(struct mover *m, const struct shape *shapes, struct err *err)
+{
+	AUTO_DB_TX struct db_tx from = {0};
+	AUTO_DB_TX struct db_tx to = {0};
+	struct note note;
+
+	if (read_note(m->from, m->a, &note, err) < 0)
+		return -1;
 	m->phase = MOVE_COMPARE;
 	m->done = 0;
+	if (db_begin(m->from, DB_WRITE, &from, err) < 0 ||
+	    lock_rows(&from, db_is_sqlite(m->from), err) < 0 ||
+	    db_begin(m->to, DB_READ, &to, err) < 0)
+		return -1;
 	for (size_t i = 0; i < COUNT(tables); i++)
-		if (compare_table(m, &shapes[i], err) < 0 ||
-		    (tables[i].sequence != NULL && copy_number(m, &tables[i], err) < 0))
+		if (compare_table(m, &from, &to, &shapes[i], err) < 0)
 			return -1;
-	return 0;
+	note.role = IS_LEFT;
+	return write_note_in(&from, &note, err) < 0 ? -1 : db_commit(&from, err);
+}
+
+static int move_rows(struct mover *m, struct err *err)
+{
+	struct shape *shapes = ARENA_ARRAY(m->a, struct shape, COUNT(tables));
+	const struct note nothing = {.role = NO_ROLE};
+
+	if (begin_move(m, err) < 0 || copy_rows(m, shapes, err) < 0 ||
+	    DB_AGAIN(leave_once(m, shapes, err), err) < 0)
+		return -1;
+	return write_note(m->to, &nothing, err); /* it is the server's now */
 }
 
 static int open_both(struct mover *m, struct err *err)
@@ -662,14 +706,10 @@ int move_database(const struct move_options *o, uint64_t *rows, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
 	struct mover m = {.o = o, .a = a};
-	bool whole = false;
-	int r = -1;
+	int r = open_both(&m, err) < 0 || move_rows(&m, err) < 0 ? -1 : 0;
 
-	if (open_both(&m, err) == 0 && begin_move(&m, &whole, err) == 0 &&
-	    (whole || move_rows(&m, err) == 0) && end_move(&m, err) == 0)
-		r = 0;
 	db_close(m.to);
 	db_close(m.from);
-	*rows = m.copied;
+	*rows = m.done;
 	return r;
 }

@@ -3,15 +3,16 @@
  * of the two: what is copied is compared, and from then on only the second one is used.
  *
  * The copy goes in batches, each a transaction, in the order of the tables' keys. A move that was
- * interrupted goes on behind the last row that has arrived. A note in each (table moves) says what
- * they are to each other:
+ * interrupted goes on behind the last row that has arrived. All rows are compared at the end, those
+ * of earlier calls, too, while nobody can write to the first one. A note in each (table moves) says
+ * what they are to each other:
  *
  *   from      to      what a server makes of it              what the next move does
  *   -         -       opens it                               begins, where `to` is empty
  *   to N      from N  opens `from`, which ends the move;     goes on
  *                     refuses `to`: database_incomplete
  *   -         from N                                         empties `to`, begins again
- *   moved N   from N  refuses both                           takes the last step
+ *   moved N   from N  refuses both                           compares again, takes the last step
  *   moved N   -       refuses `from`: database_moved;        refuses
  *                     opens `to`
  */
@@ -29,8 +30,9 @@ struct move_options {
 	void *arg;
 };
 
-/* Rows, without those that had arrived before: ERR_DATABASE_MOVED, ERR_DATABASE_NOT_EMPTY,
- * ERR_DATABASE_DIFFERS, and what a database says. Whatever happens, `from` is whole. */
+/* Rows, those that an earlier call has brought among them: ERR_DATABASE_MOVED,
+ * ERR_DATABASE_NOT_EMPTY, ERR_DATABASE_DIFFERS, and what a database says. Whatever happens, `from`
+ * is whole. */
 int move_database(const struct move_options *o, uint64_t *rows, struct err *err) MUST_CHECK;
 
 /* May a server use this database? Ends a move out of it that was begun. ERR_DATABASE_MOVED,

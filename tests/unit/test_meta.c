@@ -9,6 +9,9 @@
 #include "meta/move.h"
 #include "meta/schema.h"
 
+#include <libpq-fe.h>
+#include <sqlite3.h>
+
 #define URL_CAP 300
 
 struct place {
@@ -23,13 +26,14 @@ static const char *postgres(void)
 	return getenv("STOKER_TEST_DATABASE");
 }
 
-static void in_database(const char *sql)
+/* As an administrator does, beside the server. */
+static void alter(const char *url, const char *sql)
 {
 	AUTO_DB struct db *db = NULL;
 	AUTO_DB_TX struct db_tx tx = {0};
 	struct err err = {0};
 
-	assert_ok(db_open(&db, postgres(), &err), &err);
+	assert_ok(db_open(&db, url, &err), &err);
 	assert_ok(db_begin(db, DB_WRITE, &tx, &err), &err);
 	assert_ok(db_script(&tx, sql, &err), &err);
 	assert_ok(db_commit(&tx, &err), &err);
@@ -45,7 +49,7 @@ static void fresh(struct place *p, int number, char out[URL_CAP])
 		return;
 	}
 	FMT(sql, "DROP SCHEMA IF EXISTS t%d CASCADE; CREATE SCHEMA t%d", number, number);
-	in_database(sql);
+	alter(postgres(), sql);
 	(void)snprintf(out, URL_CAP, "%s&options=-csearch_path%%3Dt%d", postgres(), number);
 }
 
@@ -365,20 +369,6 @@ static uint64_t jobs_in(struct place *p, enum job_state state)
 	return n;
 }
 
-static void miscount(struct place *p)
-{
-	AUTO_DB struct db *db = NULL;
-	AUTO_DB_TX struct db_tx tx = {0};
-
-	meta_close(TAKE(p->m));
-	assert_ok(db_open(&db, p->url, &p->err), &p->err);
-	assert_ok(db_begin(db, DB_WRITE, &tx, &p->err), &p->err);
-	assert_ok(db_exec(&tx, "UPDATE job_counts SET n = n + 1 WHERE state = 'stopped'", DB_NONE,
-	                  NULL, &p->err),
-	          &p->err);
-	assert_ok(db_commit(&tx, &p->err), &p->err);
-}
-
 static void jobs_are_counted_as_they_change(void **state)
 {
 	struct place *p = *state;
@@ -401,7 +391,8 @@ static void jobs_are_counted_as_they_change(void **state)
 	assert_ok(meta_job_del(p->m, "job0001", &p->err), &p->err);
 	assert_int_equal(jobs_in(p, JOB_PENDING), 1);
 	assert_int_equal(jobs_in(p, JOB_STOPPED), 1);
-	miscount(p);
+	meta_close(TAKE(p->m));
+	alter(p->url, "UPDATE job_counts SET n = n + 1 WHERE state = 'stopped'");
 	assert_ok(meta_open(&p->m, p->url, &p->err), &p->err);
 	assert_err(meta_check(p->m, &p->err), &p->err, ERR_CORRUPT, "job_counts");
 	assert_ok(step(p->m, "job0003", JOB_EV_STOP, &p->err), &p->err);
@@ -1734,6 +1725,133 @@ static void rows_are_moved_once(void **state)
 	assert_err(move_database(&o, &rows, &p->err), &p->err, ERR_DATABASE_MOVED, "before");
 }
 
+static bool has_left(struct place *p)
+{
+	AUTO_DB struct db *db = NULL;
+	AUTO_DB_TX struct db_tx tx = {0};
+	int64_t n = 0;
+
+	assert_ok(db_open(&db, p->url, &p->err), &p->err);
+	assert_ok(db_begin(db, DB_READ, &tx, &p->err), &p->err);
+	assert_ok(db_number(&tx, "SELECT count(*) FROM moves WHERE role = 'moved'", DB_NONE, 0, &n,
+	                    &p->err),
+	          &p->err);
+	return n > 0;
+}
+
+static void rows_to_move(struct place *p, char to[URL_CAP])
+{
+	struct model_project project;
+	struct model_job job = {0};
+
+	assert_ok(add_team(p->m, &p->err), &p->err);
+	assert_ok(add_project(p->m, p->a, &project, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0001", NULL, &job, &p->err), &p->err);
+	assert_ok(add_job(p->m, p->a, "job0002", NULL, &job, &p->err), &p->err);
+	meta_close(TAKE(p->m));
+	fresh(p, 1, to);
+}
+
+static void take_total(void *arg, enum move_phase phase UNUSED, uint64_t rows UNUSED,
+                       uint64_t total)
+{
+	*(uint64_t *)arg = total;
+}
+
+/* What was changed since in a row that had arrived stops the last step, too. */
+static void a_move_goes_on_from_anywhere(void **state)
+{
+	struct place *p = *state;
+	char to[URL_CAP], faulty[URL_CAP];
+	struct move_options whole = {.from = p->url, .to = to};
+	uint64_t rows = 0, total = 0;
+	struct move_options o = {
+		.from = p->url, .to = faulty, .progress = take_total, .arg = &total};
+	struct meta *m = NULL;
+	bool left = false;
+
+	rows_to_move(p, to);
+	for (int n = 1;; n += 3) { /* the last step has three */
+		struct err err = {0};
+
+		FMT(faulty, "fault:%d:%.200s", n, to);
+		if (move_database(&o, &rows, &err) == 0)
+			break;
+		assert_non_null(strstr(err.msg, "injected fault"));
+		if (left || !has_left(p))
+			continue;
+		left = true;
+		assert_err(meta_open(&m, p->url, &p->err), &p->err, ERR_DATABASE_MOVED, "moved");
+		alter(to, "UPDATE jobs SET name = 'another' WHERE id = 'job0002'");
+		assert_err(move_database(&whole, &rows, &p->err), &p->err, ERR_DATABASE_DIFFERS,
+		           "job0002");
+		assert_false(has_left(p));
+		assert_err(meta_open(&m, to, &p->err), &p->err, ERR_DATABASE_INCOMPLETE, "again");
+		alter(to, "UPDATE jobs SET name = 'job-2' WHERE id = 'job0002'");
+	}
+	assert_true(left);
+	assert_true(rows > 6); /* a team, a project, two jobs, their number, an event of each */
+	assert_int_equal(rows, total);
+	assert_err(meta_open(&m, p->url, &p->err), &p->err, ERR_DATABASE_MOVED, "moved");
+	assert_ok(meta_open(&p->m, to, &p->err), &p->err);
+	assert_int_equal(jobs_in(p, JOB_PENDING), 2);
+}
+
+struct writer {
+	const char *url;
+	bool tried, wrote;
+};
+
+/* Without a wait for whoever holds the rows. */
+static bool writes(const char *url, const char *sql)
+{
+	bool done;
+
+	if (postgres() == NULL) {
+		sqlite3 *db = NULL;
+
+		assert_int_equal(sqlite3_open(url + strlen("sqlite:"), &db), SQLITE_OK);
+		done = sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK;
+		(void)sqlite3_close(db);
+	} else {
+		PGconn *db = PQconnectdb(url);
+		PGresult *r;
+
+		assert_int_equal(PQstatus(db), CONNECTION_OK);
+		PQclear(PQexec(db, "SET lock_timeout = '10ms'"));
+		r = PQexec(db, sql);
+		done = PQresultStatus(r) == PGRES_COMMAND_OK;
+		PQclear(r);
+		PQfinish(db);
+	}
+	return done;
+}
+
+static void write_beside(void *arg, enum move_phase phase, uint64_t rows, uint64_t total)
+{
+	struct writer *w = arg;
+
+	if (phase == MOVE_COPY || rows < total) /* each row was compared */
+		return;
+	w->tried = true;
+	w->wrote |= writes(w->url, "UPDATE jobs SET name = 'another' WHERE id = 'job0002'");
+}
+
+static void nobody_writes_to_what_was_compared(void **state)
+{
+	struct place *p = *state;
+	struct writer w = {.url = p->url};
+	char to[URL_CAP];
+	struct move_options o = {.from = p->url, .to = to, .progress = write_beside, .arg = &w};
+	uint64_t rows = 0;
+
+	rows_to_move(p, to);
+	assert_true(writes(p->url, "UPDATE jobs SET name = 'mine' WHERE id = 'job0001'"));
+	assert_ok(move_database(&o, &rows, &p->err), &p->err);
+	assert_true(w.tried);
+	assert_false(w.wrote);
+}
+
 static void a_newer_database_is_refused(void **state)
 {
 	struct place *p = *state;
@@ -1784,6 +1902,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(deployments_are_kept, setup, teardown),
 	cmocka_unit_test_setup_teardown(every_table_is_moved, setup, teardown),
 	cmocka_unit_test_setup_teardown(rows_are_moved_once, setup, teardown),
+	cmocka_unit_test_setup_teardown(a_move_goes_on_from_anywhere, setup, teardown),
+	cmocka_unit_test_setup_teardown(nobody_writes_to_what_was_compared, setup, teardown),
 	cmocka_unit_test_setup_teardown(a_newer_database_is_refused, setup, teardown),
 };
 UNIT_MAIN(tests)
