@@ -99,6 +99,18 @@ def test_port_taken(empty_cluster):
     assert code == 5 and error == "address_in_use" and str(port) in words
 
 
+def test_a_port_that_a_dead_server_kept(cluster):
+    """No server listens there, so who looks for one is told whose port it is."""
+    job = cluster.push([cluster.hold()])
+    cluster.wait(job, "TRAINING_JOB_RUNNING")
+    cluster.kill()
+    code, error, words = server(cluster, "--listen", f"127.0.0.1:{cluster.port}", data=cluster.folder / "other")
+    assert code == 5 and error == "address_in_use" and f"`stoker server --data {cluster.data}` takes it" in words, words
+    cluster.restart()
+    cluster.release(job)
+    cluster.wait(job, "TRAINING_JOB_COMPLETED")
+
+
 def test_second_server_on_the_same_data_folder(cluster):
     code, error, words = server(cluster, "--listen", "127.0.0.1:0")
     assert code == 5 and error == "data_folder_in_use" and str(cluster.process.pid) in words and str(cluster.data) in words

@@ -1,9 +1,12 @@
 /* listener.c - the server's side of listener.h. */
 #include "server/start/listener.h"
+#include "base/fs.h"
 #include "io/listen.h"
 #include "io/local.h"
 #include "io/proc.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/file.h>
@@ -229,6 +232,57 @@ void listener_keep(struct app *app)
 	lock_give(&l->lock);
 }
 
+/* The data folder of a keeper, when this process is one of ours. */
+static const char *kept_by(struct arena *a, const char *pid)
+{
+	AUTO_BUF struct buf words = BUF_INIT(2 * PATH_MAX);
+	struct err gone = {0};
+	struct str rest, word = {0};
+	struct stat st;
+	char path[40];
+
+	FMT(path, "/proc/%.20s/cmdline", pid);
+	if (!isdigit((unsigned char)*pid) || stat(path, &st) < 0 || st.st_uid != geteuid() ||
+	    fs_read(AT_FDCWD, path, &words, &gone) < 0)
+		return NULL;
+	rest = buf_view(&words);
+	(void)str_cut(&rest, '\0', &word);
+	return str_cut(&rest, '\0', &word) && str_eq(word, "keep-port") &&
+	                       str_cut(&rest, '\0', &word)
+	               ? arena_strz(a, word)
+	               : NULL;
+}
+
+static bool has_server(struct arena *a, const char *data)
+{
+	AUTO_FD int fd = open(arena_printf(a, "%s/lock", data), O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
+}
+
+/* Who has the port may be no server, but what a dead one has left behind. */
+static int in_use(struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const char *text = arena_cstr(a, err->msg);
+	DIR *d = opendir("/proc");
+
+	for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+		const char *data = kept_by(a, e->d_name);
+
+		if (data != NULL && !has_server(a, data))
+			text = arena_printf(a,
+			                    "%s; process %s keeps a port for the jobs of %s, where "
+			                    "no server runs: `stoker server --data %s` takes it, "
+			                    "`kill %s` frees it",
+			                    text, e->d_name, data, data, e->d_name);
+	}
+	if (d != NULL)
+		(void)closedir(d);
+	err_clear(err);
+	return err_set(err, ERR_ADDRESS_IN_USE, "%s", text);
+}
+
 int listener_open(struct app *app, int *out, struct err *err)
 {
 	AUTO_FD int runners = -1;
@@ -253,7 +307,7 @@ int listener_open(struct app *app, int *out, struct err *err)
 	port_fd = from_keeper(app, l);
 	if (port_fd < 0 && listen_open(app->set.listen, &port_fd, &port, err) < 0) {
 		hang_up(l);
-		return -1;
+		return err->id == ERR_ADDRESS_IN_USE ? in_use(err) : -1;
 	}
 	l->port_fd = fcntl(port_fd, F_DUPFD_CLOEXEC, FIRST_FD);
 	*out = port_fd;
