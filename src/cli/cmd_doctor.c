@@ -282,12 +282,15 @@ static int try_upload(struct cli *c, struct err *err)
 	return upload_file(c, &u, &where, &sent, err);
 }
 
-static void check_upload(struct cli *c, struct doctor *d, const char *role)
+static void check_upload(struct cli *c, struct doctor *d, const char *role,
+                         const struct doc *status)
 {
 	struct err e = {0};
 
 	if (strcmp(role, "viewer") == 0)
 		finding(d, OK, "upload", "upload: not tried: viewers cannot push");
+	else if (doc_int(doc_get(status, "objects_away_ms"), 0) > 0)
+		finding(d, WARNING, "upload", "upload: not tried: the object store is away");
 	else if (try_upload(c, &e) < 0)
 		failure(d, "upload", &e);
 	else
@@ -318,7 +321,7 @@ static void check_login(struct cli *c, struct doctor *d)
 	check_standbys(d, status);
 	check_standby_gone(d, status, &e);
 	check_disk(d, status);
-	check_upload(c, d, role);
+	check_upload(c, d, role, status);
 }
 
 static int print_list(struct cli *c, struct doctor *d, struct err *err)

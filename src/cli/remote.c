@@ -214,7 +214,6 @@ static const struct {
 	{ERR_TLS_EXPECTED, "wrong version number", "it does not speak TLS",
          "Use http:// in the URL"},
 	{ERR_TLS_EXPECTED, NULL, NULL, NULL},
-	{ERR_DATABASE_UNAVAILABLE, NULL, NULL, "Jobs go on running; try again later"},
 	{ERR_STANDBY, NULL, NULL, "STOKER_URL or `stoker login` name another"},
 	{ERR_TIMEOUT, NULL, "no answer", "Is the address right? Is there a firewall in between?"},
 	{ERR_UNAVAILABLE, NULL, NULL,
@@ -226,8 +225,6 @@ static const char *words_of(const struct cli *c, const struct err *err)
 {
 	const char *url = strstr(err->msg, c->url), *words = url ? strstr(url, ": ") : NULL;
 
-	if (words != NULL && strstr(words, "ServiceUnavailable: ") != NULL)
-		return NULL; /* of its S3 interface: the server answered, its store did not */
 	return words != NULL ? words + 2 : NULL;
 }
 
@@ -236,6 +233,38 @@ static bool fits(size_t i, const struct err *err)
 	bool is = away[i].id < ERR_COUNT ? err->code == away[i].id : err->id == away[i].id;
 
 	return is && (away[i].words == NULL || strstr(err->msg, away[i].words) != NULL);
+}
+
+/* The server answered, what it keeps its state in did not: by an id, or as its S3 interface says
+ * it. */
+static const struct {
+	enum err_code id;
+	const char *word, *part, *state, *advice;
+} parts[] = {
+	{ERR_OBJECTS_UNAVAILABLE, "503 ServiceUnavailable: ", "object store", "fails",
+         "Nothing is lost; `stoker doctor` tells when it answers, then try again"},
+	{ERR_NO_SPACE, "507 StorageFull: ", "object store", "is full",
+         "Make room there, then try again"},
+	{ERR_DATABASE_UNAVAILABLE, NULL, "database", "does not answer",
+         "Jobs go on running; `stoker doctor` tells when it answers, then try again"},
+};
+
+static bool explain_part(const struct cli *c, const char *words, struct err *err)
+{
+	char said[ERR_MSG_MAX / 2];
+
+	for (size_t i = 0; i < COUNT(parts); i++) {
+		bool begins = parts[i].word != NULL && str_starts(str_of(words), parts[i].word);
+
+		if (!begins && (err->id != parts[i].id || err->id < ERR_COUNT))
+			continue;
+		copy_cut(said, sizeof(said), words + (begins ? strlen(parts[i].word) : 0));
+		err_clear(err);
+		(void)err_set(err, parts[i].id, "the %s of %s %s: %s. %s", parts[i].part, c->url,
+		              parts[i].state, said, parts[i].advice);
+		return true;
+	}
+	return false;
 }
 
 int remote_explain(const struct cli *c, struct err *err)
@@ -251,6 +280,9 @@ int remote_explain(const struct cli *c, struct err *err)
 		               ". `stoker login --url %s` saves another", c->url);
 		return -1;
 	}
+	if ((words != NULL || err->id == ERR_OBJECTS_UNAVAILABLE) &&
+	    explain_part(c, words != NULL ? words : err->msg, err))
+		return -1;
 	for (size_t i = 0; words != NULL && i < COUNT(away); i++) {
 		if (!fits(i, err))
 			continue;

@@ -122,6 +122,9 @@ void s3_error_reply(struct request *rq, const struct err *err)
 		/* the store's own code would be about the client */
 		c = named("ServiceUnavailable");
 		text = err->msg;
+	} else if (err->code == ERR_NO_SPACE) { /* whatever the store calls it */
+		c = named("StorageFull");
+		text = err->msg;
 	}
 	if (rq->route == NULL && c == NULL) /* the path is ours, the method is not */
 		c = named(err->code == ERR_NOT_FOUND ? "NoSuchKey" : "MethodNotAllowed");

@@ -134,7 +134,9 @@ def test_an_outage_is_named(pg):
     assert pg.api("GET", "/v1/status", token="stoker_" + "0" * 64)[0] == 503
     findings = json.loads(pg.cli("doctor", "-o", "json", code=1).out)
     assert [f["verdict"] for f in findings if f["id"] == "database_unavailable" and f["check"] == "database"] == ["fail"]
-    assert pg.error("ps") == "database_unavailable"
+    said = pg.refusal("ps", code=1)["error"]
+    assert said["id"] == "database_unavailable" and said["message"].startswith(f"the database of {pg.url} does not answer: "), said
+    assert "`stoker doctor`" in said["message"], said
     pg.pg.start()
     until(lambda: pg.cli("ps", code=None).code == 0)
     until(lambda: "database" in [e["kind"] for e in pg.json("events", job["id"])])

@@ -281,7 +281,7 @@ def test_a_store_that_goes_away(empty_cluster, minio):
     assert "object store has not answered for " in c.job(job)["reason"] and c.job(job)["error_message"] is None
     status = c.api("GET", "/v1/status")[1]
     assert status["objects_away_ms"] > 0 and minio.endpoint in status["objects_problem"] and SECRET not in status["objects_problem"]
-    assert c.error("push", c.job_folder(["true"], files={"a": "b"}) / "train.yaml") == "unavailable"
+    assert c.error("push", c.job_folder(["true"], files={"a": "b"}) / "train.yaml") == "objects_unavailable"
     assert health(c) == "away" and object_metrics(c)["outages_total"] == 0  # what is only signed is not answered
     epoch = c.data / "logs" / job["id"] / "epoch"
     before = epoch.read_text()
@@ -321,8 +321,23 @@ def test_a_push_that_the_store_fails(empty_cluster, minio, how):
         minio.process = subprocess.Popen(minio.command, env=minio.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: health(c) == "away")
     said = c.refusal("push", c.job_folder(["true"], files={"a": "b"}) / "train.yaml", code=1)["error"]
-    assert said["id"] == "unavailable" and "503 ServiceUnavailable: put uploads/" in said["message"], said
+    assert said["id"] == "objects_unavailable" and f"the object store of {c.url} fails: put uploads/" in said["message"], said
+    assert minio.endpoint in said["message"] and "`stoker doctor`" in said["message"], said
+    upload, = (f for f in json.loads(c.cli("doctor", "-o", "json", code=1).out) if f["check"] == "upload")
+    assert upload["verdict"] == "warn" and "the object store is away" in upload["message"], upload
     assert "cannot reach" not in said["message"] and SECRET not in said["message"], said
+
+
+def test_a_push_to_a_store_that_is_full(empty_cluster, minio):
+    weather = Weather(minio)
+    c = empty_cluster.start(*flags(empty_cluster, weather))
+    weather.fault = lambda method, path: ("status", 507)
+    said = c.refusal("push", c.job_folder(["true"]) / "train.yaml", code=1)["error"]
+    assert said["id"] == "no_space" and f"the object store of {c.url} is full: put uploads/" in said["message"], said
+    assert weather.endpoint in said["message"] and "Make room there" in said["message"], said
+    weather.fault = lambda method, path: None
+    c.wait(c.push(["true"]), "TRAINING_JOB_COMPLETED")
+    weather.close()
 
 
 def test_bad_weather(empty_cluster, minio):

@@ -144,9 +144,11 @@ static void name_trouble(const struct objstore *os, struct err *err)
 {
 	if (os->ops->fd != NULL)
 		return;
-	if (err->code == ERR_TIMEOUT || err->id == ERR_HOST_UNREACHABLE ||
+	if (err->code == ERR_TIMEOUT || err->code == ERR_BUSY || err->id == ERR_HOST_UNREACHABLE ||
 	    err->id == ERR_HOST_UNKNOWN)
 		err_become(err, ERR_OBJECTS_UNAVAILABLE);
+	if (err->code == ERR_AUTH)
+		err_become(err, ERR_OBJECTS_DENIED);
 	err_refine(err, ERR_OBJECTS_UNAVAILABLE);
 	err_refine(err, ERR_OBJECTS_DENIED);
 }
