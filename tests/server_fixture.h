@@ -239,6 +239,8 @@ static inline void fixture_await(struct fixture *f, const char *id, enum job_sta
 		j = fixture_job(f, id);
 		if (j.core.state == want && !keyed_executor_busy(f->app->prepare, id))
 			return;
+		if (job_state_is_final(j.core.state) && j.core.state != want)
+			break;
 		if (j.core.state == JOB_PENDING) { /* their loops do not run here */
 			inputs_pass(f->app);
 			queue_pass(f->app);

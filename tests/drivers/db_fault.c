@@ -1,12 +1,15 @@
 /* db_fault.c - fault:<n>:<url>: another driver whose n-th statement fails, counted over all
- * connections of the process since the last open of a writer. fault:<n>-<last>:<url> is an outage:
- * all of these fail, as they do when it has been waited out. For tests. */
+ * connections of the process since the last open of a writer. fault:<n>-<last>:<url> is an outage
+ * that is not waited out: all of these fail, and their callers are told at once. With
+ * fault:<n>~<last>:<url> they fail as those of a PostgreSQL that is away: each call is tried again
+ * until DB_OUTAGE_MS have passed. For tests. */
 #include "meta/db.h"
 
 #include <stdatomic.h>
 
 static atomic_long left;  /* statements until the failing one */
 static atomic_long lasts; /* how many fail then */
+static atomic_int fails;  /* with this error */
 
 struct fault {
 	struct db_conn base;
@@ -24,19 +27,24 @@ static int trip(struct err *err)
 
 	if (at > 1 || at <= 1 - n)
 		return 0;
-	return err_set(err, n > 1 ? ERR_UNAVAILABLE : ERR_IO, "injected fault");
+	return err_set(err, (enum err_code)atomic_load(&fails), "injected fault");
 }
 
 static int fault_open(struct db_conn **out, const char *where, bool writer, struct err *err)
 {
 	const struct db_ops *ops;
 	struct str rest = str_of(where), last, first = {0};
+	enum err_code with = ERR_IO;
 	uint64_t n = 0, end = 0;
 	struct fault *f;
 
 	if (!str_cut(&rest, ':', &last))
-		return err_set(err, ERR_INVALID, "fault:<n>[-<last>]:<url>");
-	if (!str_cut(&last, '-', &first) || last.n == 0)
+		return err_set(err, ERR_INVALID, "fault:<n>[-<last>|~<last>]:<url>");
+	if (memchr(last.p, '~', last.n) != NULL)
+		with = ERR_DATABASE_UNAVAILABLE;
+	else if (memchr(last.p, '-', last.n) != NULL)
+		with = ERR_UNAVAILABLE;
+	if (!str_cut(&last, with == ERR_DATABASE_UNAVAILABLE ? '~' : '-', &first) || last.n == 0)
 		last = first;
 	if (str_u64(first, 0, INT32_MAX, &n, err) < 0 || str_u64(last, n, INT32_MAX, &end, err) < 0)
 		return -1;
@@ -54,6 +62,7 @@ static int fault_open(struct db_conn **out, const char *where, bool writer, stru
 	if (writer) {
 		atomic_store(&left, (long)n);
 		atomic_store(&lasts, (long)(end - n + 1));
+		atomic_store(&fails, (int)with);
 	}
 	*out = &f->base;
 	return 0;

@@ -57,6 +57,32 @@ static void weights_are_frozen_and_shared(void **state)
 	assert_int_equal(blobs_in_store(f), 0);
 }
 
+/* What fails then is the fetch: its first statements follow those that find the job. */
+static void an_outage_ends_no_job_that_waits_for_weights(void **state)
+{
+	struct fixture *f = *state;
+	struct model_job j = {0};
+	struct meta *real = f->app->meta;
+	AUTO_DB struct db *armed = NULL, *whole = NULL;
+
+	make_source(f);
+	assert_ok(meta_open(&f->app->meta,
+	                    arena_printf(f->a, "fault:0:sqlite:%s/stoker.db", f->dir), &f->err),
+	          &f->err);
+	assert_ok(fixture_push(f, "", source_weights(f), &j), &f->err);
+	assert_int_equal(j.core.state, JOB_PENDING);
+	assert_ok(db_open(&armed, arena_printf(f->a, "fault:3~12:sqlite:%s/stoker.db", f->dir),
+	                  &f->err),
+	          &f->err);
+	inputs_pass(f->app);
+	assert_ok(
+		db_open(&whole, arena_printf(f->a, "fault:0:sqlite:%s/stoker.db", f->dir), &f->err),
+		&f->err);
+	fixture_await(f, j.id, JOB_DEPLOYING);
+	meta_close(f->app->meta);
+	f->app->meta = real;
+}
+
 static void manifests_that_nothing_names_are_collected(void **state)
 {
 	struct fixture *f = *state;
@@ -369,6 +395,7 @@ static void input_of_a_command(void **state)
 
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(weights_are_frozen_and_shared),
+	FIXTURE_TEST(an_outage_ends_no_job_that_waits_for_weights),
 	FIXTURE_TEST(manifests_that_nothing_names_are_collected),
 	FIXTURE_TEST(bad_inputs_are_refused),
 	FIXTURE_TEST(bad_inputs_fail_by_name),
