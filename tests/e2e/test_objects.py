@@ -26,11 +26,17 @@ def save(name, mib=1):
             f"sha256sum < $BT_CHECKPOINT_DIR/{name}/w.bin; touch $BT_CHECKPOINT_DIR/{name}/done")
 
 
-def cannot_start(cluster, *args, **env):
+def no_start(cluster, *args, **env):
+    """The error of a server that cannot start: its id and words."""
     done = subprocess.run([STOKER, "server", "--data", cluster.data, "--listen", "127.0.0.1:0", *args], capture_output=True, text=True, timeout=CALL_S,
                           env=cluster.environment(STOKER_ERRORS="json", **env))
     assert done.returncode != 0 and SECRET not in done.stdout + done.stderr, done
-    return json.loads(done.stderr.splitlines()[-1])["error"]["id"]
+    said = json.loads(done.stderr.splitlines()[-1])["error"]
+    return said["id"], said["message"]
+
+
+def cannot_start(cluster, *args, **env):
+    return no_start(cluster, *args, **env)[0]
 
 
 def test_a_job_and_its_checkpoints(empty_cluster, store):
@@ -202,9 +208,11 @@ def test_whose_bucket(empty_cluster, minio):
     c = empty_cluster
     right = flags(c, minio)
     elsewhere = flags(c, minio, "s3://data/other")
-    assert cannot_start(c, *flags(c, minio, "s3://none/x")) == "objects_missing"
+    error, said = no_start(c, *flags(c, minio, "s3://none/x"))
+    assert error == "objects_missing" and minio.endpoint in said and "make this bucket, or name another one" in said, said
     assert cannot_start(c, *right[:-2]) == "invalid"  # no keys
-    assert cannot_start(c, *right[:-2], AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY="wrong") == "objects_denied"
+    error, said = no_start(c, *right[:-2], AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY="wrong")
+    assert error == "objects_denied" and minio.endpoint in said and "the keys have to be right" in said, said
     os.chmod(right[-1], 0o644)
     assert cannot_start(c, *right) == "denied"
     os.chmod(right[-1], 0o600)

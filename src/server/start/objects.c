@@ -83,11 +83,23 @@ static int read_keys(struct app *app, struct arena *a, struct sigv4_key *out, st
 /* An error of the store itself, in the words of a setting. */
 static int blame(const struct app *app, struct err *err)
 {
-	if (strstr(err->msg, "NoSuchBucket") != NULL)
+	const char *advice = "";
+	AUTO_FREE char *said = NULL;
+	enum err_code id;
+
+	if (strstr(err->msg, "NoSuchBucket") != NULL) {
 		err_become(err, ERR_OBJECTS_MISSING);
-	else if (err->id != ERR_CLOCK_DIFFERS && (err->code == ERR_DENIED || err->code == ERR_AUTH))
+		advice = ": make this bucket, or name another one";
+	} else if (err->id != ERR_CLOCK_DIFFERS &&
+	           (err->code == ERR_DENIED || err->code == ERR_AUTH)) {
 		err_become(err, ERR_OBJECTS_DENIED);
-	return err_wrap(err, app->set.objects != NULL ? "--objects" : "objects");
+		advice = ": the keys have to be right, and may read, write, list and delete there";
+	}
+	id = err->id;
+	said = xasprintf("%s: %s%s", app->set.objects != NULL ? "--objects" : "objects", err->msg,
+	                 advice);
+	err_clear(err);
+	return err_set(err, id, "%s", said);
 }
 
 /* The id in the mark, NULL: there is none. */
@@ -127,7 +139,8 @@ static int foreign(const struct app *app, struct err *err)
 {
 	return err_set(err, ERR_OBJECTS_FOREIGN,
 	               "%s belongs to another Stoker: the id in its " OBJECTS_MARK
-	               " is not of this database",
+	               " is not of this database: name a prefix of its own, or the --database "
+	               "that it belongs to",
 	               app->objects_url);
 }
 
