@@ -316,6 +316,27 @@ static void blob_counts_what_comes_and_goes(void **state UNUSED)
 	assert_int_equal(counted_right(b).files, 0);
 }
 
+/* A small one that a disk has cut is whole again when somebody brings it. */
+static void blob_batch_mends(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("mends");
+	AUTO_BLOB_BATCH struct blob_batch *batch = blob_batch_new(b);
+	AUTO_ARENA struct arena *a = arena_new();
+	struct blobs_held held;
+	struct err err = {0};
+	struct digest d;
+
+	assert_ok(blobs_put(b, STR_LIT("content"), &d, &err), &err);
+	assert_int_equal(chmod(blobs_path(b, &d, a), 0600), 0);
+	assert_int_equal(truncate(blobs_path(b, &d, a), 3), 0);
+	assert_ok(blobs_held(b, BLOBS_HELD_NOW, &held, &err), &err);
+	assert_int_equal(held.bytes, 3);
+	assert_ok(blob_batch_add(batch, "content", 7, &d, &err), &err);
+	assert_ok(blob_batch_publish(batch, &err), &err);
+	assert_true(blobs_has(b, &d, 7));
+	assert_int_equal(counted_right(b).bytes, 7);
+}
+
 /* What comes counts from its first byte; what room is reserved for counts as that. */
 static void blob_counts_temporary_files(void **state UNUSED)
 {
@@ -653,6 +674,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(blob_manifests),
 	cmocka_unit_test(blob_collects_what_nobody_names),
 	cmocka_unit_test(blob_counts_what_comes_and_goes),
+	cmocka_unit_test(blob_batch_mends),
 	cmocka_unit_test(blob_counts_temporary_files),
 	cmocka_unit_test(blob_manifest_stands_on_another),
 	cmocka_unit_test(blob_git_links),

@@ -100,6 +100,18 @@ static int sync_each(struct blob_batch *bb, const struct group *g, struct err *e
 	return 0;
 }
 
+/* Leaves errno. */
+static bool same_size(int dirfd, const char *a, const char *b)
+{
+	struct stat x, y;
+	int e = errno;
+	bool same = fstatat(dirfd, a, &x, AT_SYMLINK_NOFOLLOW) == 0 &&
+	            fstatat(dirfd, b, &y, AT_SYMLINK_NOFOLLOW) == 0 && x.st_size == y.st_size;
+
+	errno = e;
+	return same;
+}
+
 static int rename_one(struct blob_batch *bb, const char *name, const struct digest *d,
                       struct err *err)
 {
@@ -111,12 +123,12 @@ static int rename_one(struct blob_batch *bb, const char *name, const struct dige
 	for (int i = 0; i < 2; i++) {
 		if (blob_name(bb->blobs, name, d, RENAME_NOREPLACE) == 0)
 			return 0;
-		if (errno == EEXIST) { /* trees may link to it: it stays, ours goes */
-			(void)unlinkat(dirfd, name, 0);
+		if (errno == EEXIST && same_size(dirfd, name, to)) {
+			(void)unlinkat(dirfd, name, 0); /* trees may link to it: it stays */
 			return 0;
 		}
-		if (errno ==
-		    EINVAL) /* a file system without that flag; the contents are the same */
+		/* it was cut; or here that flag does not work, and the contents are the same */
+		if (errno == EEXIST || errno == EINVAL)
 			return blob_name(bb->blobs, name, d, 0) == 0
 			               ? 0
 			               : err_errno(err, errno, "%s", to);
