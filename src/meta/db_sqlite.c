@@ -193,6 +193,15 @@ static void choose(sqlite3_context *x, int n UNUSED, sqlite3_value **v)
 	sqlite3_result_value(x, first == greatest ? v[0] : v[1]);
 }
 
+/* octet_length(text): newer ones have it. length() counts characters. */
+static void octets(sqlite3_context *x, int n UNUSED, sqlite3_value **v)
+{
+	if (sqlite3_value_type(v[0]) == SQLITE_NULL)
+		sqlite3_result_null(x);
+	else
+		sqlite3_result_int(x, sqlite3_value_bytes(v[0]));
+}
+
 static int add_functions(struct conn *c)
 {
 	int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC;
@@ -200,6 +209,9 @@ static int add_functions(struct conn *c)
 
 	if (rc == SQLITE_OK)
 		rc = sqlite3_create_function(c->db, "least", 2, flags, NULL, choose, NULL, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_create_function(c->db, "octet_length", 1, flags, NULL, octets, NULL,
+		                             NULL);
 	return rc;
 }
 

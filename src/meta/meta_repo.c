@@ -221,7 +221,8 @@ static int copied_bytes(struct db_tx *tx, struct arena *a, const struct model_re
 	                      db_text(arena_printf(a, "%s0", from->id))),
 	              0, &uploads, err) < 0 ||
 	    db_number(tx,
-	              "SELECT coalesce(sum(length(body) + length(earlier)), 0) FROM repo_events"
+	              "SELECT coalesce(sum(octet_length(body) + octet_length(earlier)), 0) FROM "
+	              "repo_events"
 	              " WHERE repo_id = ? AND kind <> 'status'",
 	              DB_ARGS(db_text(from->id)), 0, &said, err) < 0)
 		return -1;

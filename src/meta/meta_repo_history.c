@@ -123,9 +123,9 @@ static int rewrite_once(struct meta *m, const struct meta_repo_rewrite *w, struc
 	            "UPDATE repos SET bytes = ? + (SELECT coalesce(sum(f.bytes), 0) FROM refs f"
 	            " WHERE f.team_id = repos.team_id AND f.kind = '" META_REF_LFS "'"
 	            " AND f.name >= ? AND f.name < ?)"
-	            " + (SELECT coalesce(sum(length(c.title) + length(c.message)), 0)"
+	            " + (SELECT coalesce(sum(octet_length(c.title) + octet_length(c.message)), 0)"
 	            " FROM repo_commits c WHERE c.repo_id = repos.id)"
-	            " + (SELECT coalesce(sum(length(e.body) + length(e.earlier)), 0)"
+	            " + (SELECT coalesce(sum(octet_length(e.body) + octet_length(e.earlier)), 0)"
 	            " FROM repo_events e WHERE e.repo_id = repos.id AND e.kind <> 'status'),"
 	            " updated_ms = greatest(updated_ms, ?)"
 	            " WHERE id = ?",

@@ -1279,7 +1279,8 @@ static void histories_are_rewritten(void **state)
 	const struct model_ref w = files_of("repo001/aa", META_REF_LFS, 100),
 			       x = files_of("repo001/bb", META_REF_LFS, 1000);
 	const struct model_repo_commit made[] = {
-		commit_of(COMMIT_C, NULL), {"repo001", COMMIT_D, COMMIT_C, NULL, NULL, NULL, 0}};
+		{"repo001", COMMIT_C, NULL, "t\u00eftle", "", "ann", 7},
+		{"repo001", COMMIT_D, COMMIT_C, NULL, NULL, NULL, 0}};
 	const struct model_ref files[] = {files_of("repo001@" COMMIT_C, META_REF_REPO, 1),
 	                                  files_of("repo001@" COMMIT_D, META_REF_REPO, 2)};
 	const struct model_repo_ref to[] = {{"repo001", REPO_BRANCH, "main", COMMIT_C},
@@ -1322,7 +1323,7 @@ static void histories_are_rewritten(void **state)
 	assert_ok(meta_repo_pull(p->m, p->a, r.id, 1, &back, &p->err), &p->err);
 	assert_string_equal(back.base, COMMIT_C);
 	assert_ok(meta_repo(p->m, p->a, r.id, &now, &p->err), &p->err);
-	assert_int_equal(now.bytes, 7 + 1000 + 2 * strlen("title"));
+	assert_int_equal(now.bytes, 7 + 1000 + strlen("t\u00eftle") + strlen("title"));
 }
 
 static void put_artifact(struct place *p, const char *owner, const char *name, const char *digest,
