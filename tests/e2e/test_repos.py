@@ -888,6 +888,23 @@ def test_what_is_known_already(site):
         refused(ask(c, f"/api/models/{id_}/preupload/main", "POST", t, bad), 400)
 
 
+def test_bytes_that_a_disk_has_lost(site):
+    """Who wants them is told, who brings them again mends it, and other work goes on."""
+    c, t = site.cluster, site.token["ann"]
+    id_, both = new(c, t), (os.urandom(3000), os.urandom(150_000))
+    upload(c, id_, both[1], t)
+    good(commit(c, id_, small("s", both[0]), large("l", both[1]), token=t))
+    for data in both:
+        (c.data / "store/blobs/sha256" / oid(data)[:2] / oid(data)).unlink()
+    for path in "s", "l":
+        refused(get(c, id_, path, token=t), 502, f"the bytes of {path} in {id_} are gone from the store: upload it again")
+    good(commit(c, id_, small("beside", b"1"), token=t))
+    refused(commit(c, id_, large("copy", both[1]), token=t), 404, "the bytes of copy are gone from the store: upload it again")
+    upload(c, id_, both[1], t)
+    good(commit(c, id_, small("s", both[0]), large("copy", both[1]), token=t))
+    assert [get(c, id_, path, token=t).body for path in ("s", "l", "copy")] == [both[0], both[1], both[1]]
+
+
 def test_branches_and_tags(site):
     c = site.cluster
     t = site.token["ann"]

@@ -484,9 +484,8 @@ static int not_here(const struct ask *ask, struct hub_repo *r, const struct hub_
 	if (find_elsewhere(ask, &r->sha256[f - r->l.file], out))
 		return 0;
 	return err_set(err, ERR_CORRUPT,
-	               "the bytes of %s in %s are gone from the store: run "
-	               "`stoker verify`",
-	               f->path, r->l.id);
+	               "the bytes of %s in %s are gone from the store: upload it again", f->path,
+	               r->l.id);
 }
 
 int hub_bytes_of(const struct ask *ask, const struct hub_listing *l, const struct hub_file *f,

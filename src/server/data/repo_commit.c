@@ -271,6 +271,9 @@ static int add_lfs(struct sum *s, const struct change_line *l, struct err *err)
 		x.f.size = before->size;
 	else if (repo_uploaded(c->app, c->a, &c->repo, &l->sha256, &x.f.size, err) < 0)
 		return err_wrap(err, "%s", l->path);
+	if (!weights_in_objects(c->app) && !blobs_has(c->app->blobs, &l->sha256, x.f.size))
+		return err_set(err, ERR_HUB_OBJECT_NOT_FOUND,
+		               "the bytes of %s are gone from the store: upload it again", l->path);
 	if (l->has_size && l->size != x.f.size)
 		return err_set(err, ERR_INVALID, "%s: it has %" PRIu64 " bytes, not %" PRIu64,
 		               l->path, x.f.size, l->size);
