@@ -1244,6 +1244,21 @@ def test_in_a_bucket(empty_cluster, minio, version):  # noqa: F811
     c.stop()  # before the bucket does
 
 
+def test_in_a_folder_of_objects(empty_cluster):
+    """Which another machine has, too: whoever leads there has none of it in its own."""
+    c = begin(empty_cluster, "--objects", f"dir:{empty_cluster.folder}/objects")
+    id_, data = new(c, None), os.urandom(150_000)
+    upload(c, id_, data)
+    good(commit(c, id_, large("w.bin", data), small("x", b"1")))
+    c.stop()
+    forget(c, "store")
+    c.restart()
+    good(commit(c, id_, small("y", b"2")))
+    assert [get(c, id_, path).body for path in ("w.bin", "x", "y")] == [data, b"1", b"2"]
+    part = get(c, id_, "w.bin", headers={"Range": "bytes=1000-1999"})
+    assert part.status == 206 and part.body == data[1000:2000]
+
+
 def test_rows_in_postgres(empty_cluster, server, target):  # noqa: F811
     c = begin(empty_cluster, "--database", target, env=server.env)
     id_, data = new(c, None), os.urandom(150_000)

@@ -366,21 +366,30 @@ void hub_pulls_free(struct app *app)
 
 /* ---- what a request gets ------------------------------------------------------------------- */
 
-/* In the object store, from which whoever wants them gets them. A ref names them: they are there.
- */
-static bool find_elsewhere(const struct ask *ask, const struct digest *d, struct hub_bytes *out)
+/* In the object store, from which whoever wants them gets them; from a store of files we give them.
+ * A ref names them: they are there. */
+static bool find_elsewhere(const struct ask *ask, const struct digest *d, uint64_t size,
+                           struct hub_bytes *out)
 {
 	struct app *app = ask->app;
 	char key[BLOB_KEY_CAP];
 	struct objstore_request rq = {.method = HTTP_GET, .key = key, .expires_s = SIGNED_S};
+	struct objstore_info info;
 	struct objstore_signed s;
 	struct err err = {0};
+	AUTO_FD int fd = -1;
 
 	if (!weights_in_objects(app))
 		return false;
 	blob_object_key(d, key);
-	if (objstore_presign(app->objects, ask->a, &rq, &s, &err) < 0)
-		return false; /* a store of files: it is brought here */
+	if (objstore_presign(app->objects, ask->a, &rq, &s, &err) < 0) {
+		err_clear(&err);
+		if (objstore_fd(app->objects, key, &fd, &info, &err) < 0 || info.size != size)
+			return false;
+		out->how = HUB_FILE;
+		out->fd = TAKE_FD(fd);
+		return true;
+	}
 	out->how = HUB_ELSEWHERE;
 	out->location = s.url;
 	return true;
@@ -416,7 +425,7 @@ static bool find_here(const struct ask *ask, struct hub_repo *r, const struct hu
 		out->fd = TAKE_FD(fd);
 		return true;
 	}
-	if (kept && find_elsewhere(ask, &d, out))
+	if (kept && find_elsewhere(ask, &d, f->size, out))
 		return true;
 	if (!kept) /* it may have come meanwhile */
 		return false;
@@ -481,7 +490,7 @@ static int pull(const struct ask *ask, struct hub_repo *r, const struct hub_file
 static int not_here(const struct ask *ask, struct hub_repo *r, const struct hub_file *f,
                     struct hub_bytes *out, struct err *err)
 {
-	if (find_elsewhere(ask, &r->sha256[f - r->l.file], out))
+	if (find_elsewhere(ask, &r->sha256[f - r->l.file], f->size, out))
 		return 0;
 	return err_set(err, ERR_CORRUPT,
 	               "the bytes of %s in %s are gone from the store: upload it again", f->path,
