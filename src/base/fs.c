@@ -179,6 +179,17 @@ static int read_all(int fd, const char *path, struct buf *out, struct err *err)
 	}
 }
 
+int fs_set_time(int dirfd, const char *path, int64_t ns, struct err *err)
+{
+	const struct timespec at = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+	const struct timespec times[2] = {at, at};
+	AUTO_FD int fd = fs_open_beneath(dirfd, path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, err);
+
+	if (fd < 0)
+		return -1;
+	return futimens(fd, times) < 0 ? err_errno(err, errno, "the time of %s", path) : 0;
+}
+
 int fs_read(int dirfd, const char *path, struct buf *out, struct err *err)
 {
 	AUTO_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);

@@ -28,6 +28,9 @@ int fs_each_name(int fd, const char *what,
 /* A relative path of plain parts: no empty, ".", ".." part, no NUL, bounded. */
 bool fs_path_is_plain(struct str path);
 
+/* When a file beneath the folder was changed and read last, in nanoseconds since 1970. */
+int fs_set_time(int dirfd, const char *path, int64_t ns, struct err *err) MUST_CHECK;
+
 /* Whole file, up to out's limit (ERR_TOO_BIG). */
 int fs_read(int dirfd, const char *path, struct buf *out, struct err *err) MUST_CHECK;
 /* The same of a file that somebody may have made whom we do not trust: a plain file, through no

@@ -569,32 +569,23 @@ static size_t whole_files(struct pull *p, struct tally *t, struct compile_file *
 	return kept;
 }
 
-/* What was pulled beside a record of ninja's gets the times that it knows: see compile_cache.h. */
+/* What was pulled beside a record of what was built gets the times that it says. */
 static int set_times(int root, const struct compile_file *f, size_t n, const bool *fresh,
-                     const char *log, struct err *err)
+                     const char *record, struct err *err)
 {
-	size_t folder = strlen(log) - strlen(COMPILE_BUILD_LOG); /* with its slash */
 	AUTO_BUF struct buf text = BUF_INIT(COMPILE_TEXT_MAX);
 	AUTO_ARENA struct arena *a = arena_new();
 	struct compile_built built;
 	struct err no = {0};
+	int64_t ns;
 
-	if (fs_read_strange(root, log, &text, &no) < 0 ||
-	    !compile_cache_built(a, buf_view(&text), &built))
+	if (fs_read_strange(root, record, &text, &no) < 0 ||
+	    !compile_cache_built(a, record, buf_view(&text), &built))
 		return 0; /* it is built again */
 	for (size_t i = 0; i < n; i++) {
-		int64_t ns;
-		struct timespec times[2];
-		AUTO_FD int fd = -1;
-
-		if (!fresh[i] || strncmp(f[i].path, log, folder) != 0)
-			continue;
-		ns = compile_cache_built_ns(&built, f[i].path + folder);
-		times[0] = times[1] =
-			(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-		fd = fs_open_beneath(root, f[i].path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, err);
-		if (fd < 0 || futimens(fd, times) < 0)
-			return err->code != ERR_NONE ? -1 : err_errno(err, errno, "%s", f[i].path);
+		if (fresh[i] && compile_cache_built_ns(&built, f[i].path, &ns) &&
+		    fs_set_time(root, f[i].path, ns, err) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -615,9 +606,7 @@ static int pull_files(struct pull *p, struct tally *t, const char *real, int roo
 		fresh[i] = t->fresh > before;
 	}
 	for (size_t i = 0; i < n && t->place.kind == COMPILE_TORCH_EXTENSIONS; i++) {
-		const char *slash = strrchr(f[i].path, '/');
-
-		if (fresh[i] && slash != NULL && strcmp(slash + 1, COMPILE_BUILD_LOG) == 0 &&
+		if (fresh[i] && compile_cache_is_built(f[i].path) &&
 		    set_times(root, f, n, fresh, f[i].path, err) < 0)
 			return -1;
 	}

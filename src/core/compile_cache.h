@@ -100,21 +100,24 @@ bool compile_cache_move(enum compile_kind kind, const char *path, struct str tex
  * copies have times of their own. So what is copied with such a record gets the time that it says
  * of it; what was not built there, its sources, the earliest of all. The record is text, a line for
  * each output: https://ninja-build.org/manual.html#ref_log. */
-#define COMPILE_BUILD_LOG ".ninja_log"
 struct compile_built {
 	struct compile_output {
-		struct str
-			name; /* as the log has it: relative to its folder, but for absolute ones */
+		struct str name; /* as the record has it: relative to its folder, or absolute */
 		int64_t ns;
 		size_t line;
 	} * output;
 	size_t n;
 	int64_t first_ns;
+	struct str folder; /* of the record, with its slash */
 };
-/* What it says lies in `log` and in the arena. False: it says nothing that can be used. */
-bool compile_cache_built(struct arena *a, struct str log, struct compile_built *out);
-/* Of a file whose path is relative to the folder of the log. */
-int64_t compile_cache_built_ns(const struct compile_built *built, const char *name);
+/* Has a file of this path such a record's name? */
+bool compile_cache_is_built(const char *path);
+/* What the record at `path` says lies in `text` and in the arena. False: it says nothing that can
+ * be used. */
+bool compile_cache_built(struct arena *a, const char *path, struct str text,
+                         struct compile_built *out);
+/* False: the file does not lie beside the record. */
+bool compile_cache_built_ns(const struct compile_built *built, const char *path, int64_t *ns);
 /* Is this file to be written after all others of its cache? Readers take it for the sign that they
  * are there. */
 bool compile_cache_is_sign(const char *path);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RECORD ".ninja_log"
 #define OUTPUTS_MAX ((size_t)100000)
 #define NS_MIN ((int64_t)1000000000000000) /* versions of ninja before 1.9 counted seconds */
 
@@ -37,12 +38,19 @@ static bool read_line(struct str line, struct compile_output *out)
 	return out->name.n > 0 && str_i64(field[2], NS_MIN, INT64_MAX, &out->ns, &bad) == 0;
 }
 
-bool compile_cache_built(struct arena *a, struct str log, struct compile_built *out)
+bool compile_cache_is_built(const char *path)
+{
+	return str_ends(str_of(path), "/" RECORD);
+}
+
+bool compile_cache_built(struct arena *a, const char *path, struct str log,
+                         struct compile_built *out)
 {
 	struct str line;
 	size_t lines = 1;
 
-	*out = (struct compile_built){0};
+	assert(compile_cache_is_built(path));
+	*out = (struct compile_built){.folder = str_n(path, strlen(path) - strlen(RECORD))};
 	if (log.n > COMPILE_TEXT_MAX || !str_starts(log, "# ninja log v"))
 		return false;
 	for (size_t i = 0; i < log.n; i++)
@@ -67,18 +75,23 @@ bool compile_cache_built(struct arena *a, struct str log, struct compile_built *
 	return true;
 }
 
-int64_t compile_cache_built_ns(const struct compile_built *built, const char *name)
+bool compile_cache_built_ns(const struct compile_built *built, const char *path, int64_t *ns)
 {
 	size_t low = 0, high = built->n;
+	struct str name = str_of(path);
 
+	if (name.n < built->folder.n || memcmp(name.p, built->folder.p, built->folder.n) != 0)
+		return false;
+	name = str_skip(name, built->folder.n);
 	while (low < high) { /* the first of its name */
 		size_t mid = low + (high - low) / 2;
 
-		if (compare(built->output[mid].name, str_of(name)) < 0)
+		if (compare(built->output[mid].name, name) < 0)
 			low = mid + 1;
 		else
 			high = mid;
 	}
-	return low < built->n && str_eq(built->output[low].name, name) ? built->output[low].ns
-	                                                               : built->first_ns;
+	*ns = low < built->n && str_same(built->output[low].name, name) ? built->output[low].ns
+	                                                                : built->first_ns;
+	return true;
 }

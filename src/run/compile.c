@@ -40,54 +40,30 @@ static int copy_one(int tree, int root, const struct ids *ids, const struct tree
 	return to < 0 ? -1 : copy_run(&job, err);
 }
 
-/* Of one file that was made before. */
-static int set_time(int root, const struct ids *ids, const char *path, int64_t ns, struct err *err)
-{
-	const struct timespec at = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-	const struct timespec times[2] = {at, at};
-	int fd, rc;
-
-	ids_begin(ids);
-	fd = fs_open_beneath(root, path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0, err);
-	rc = fd < 0 ? -1 : futimens(fd, times);
-	ids_end(ids);
-	if (rc < 0 && fd >= 0)
-		(void)err_errno(err, errno, "its time");
-	if (fd >= 0)
-		(void)close(fd);
-	return rc;
-}
-
-/* Those beside a record of ninja's get the times that it knows. One that cannot be read changes
- * nothing: the extension is built again. */
+/* Those beside a record of what was built get the times that it says. One that cannot be read
+ * changes nothing: the extension is built again. */
 static int set_times(int tree, int root, const struct ids *ids, const struct tree_list *all,
-                     const char *log, struct err *err)
+                     const char *record, struct err *err)
 {
-	size_t folder = strlen(log) - strlen(COMPILE_BUILD_LOG); /* with its slash */
 	AUTO_BUF struct buf text = BUF_INIT(COMPILE_TEXT_MAX);
 	AUTO_ARENA struct arena *a = arena_new();
 	struct compile_built built;
 	struct err no = {0};
+	int rc = 0;
 
-	if (fs_read(tree, log, &text, &no) < 0 || !compile_cache_built(a, buf_view(&text), &built))
+	if (fs_read(tree, record, &text, &no) < 0 ||
+	    !compile_cache_built(a, record, buf_view(&text), &built))
 		return 0;
-	for (size_t i = 0; i < all->n; i++) {
+	ids_begin(ids);
+	for (size_t i = 0; i < all->n && rc == 0; i++) {
 		const struct tree_entry *e = &all->entry[i];
+		int64_t ns;
 
-		if (!e->is_folder && strncmp(e->path, log, folder) == 0 &&
-		    set_time(root, ids, e->path, compile_cache_built_ns(&built, e->path + folder),
-		             err) < 0)
-			return err_wrap(err, "%s", e->path);
+		if (!e->is_folder && compile_cache_built_ns(&built, e->path, &ns))
+			rc = fs_set_time(root, e->path, ns, err);
 	}
-	return 0;
-}
-
-static bool is_build_log(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return mounts_is_below(path, compile_cache_kinds[COMPILE_TORCH_EXTENSIONS].name) &&
-	       slash != NULL && strcmp(slash + 1, COMPILE_BUILD_LOG) == 0;
+	ids_end(ids);
+	return rc;
 }
 
 int compile_fill(int root, const struct ids *ids, const char *tree, const atomic_bool *cancel,
@@ -122,7 +98,9 @@ int compile_fill(int root, const struct ids *ids, const char *tree, const atomic
 		*bytes += e->is_folder ? 0 : e->size;
 	}
 	for (size_t i = 0; i < all.n; i++) {
-		if (is_build_log(all.entry[i].path) &&
+		if (mounts_is_below(all.entry[i].path,
+		                    compile_cache_kinds[COMPILE_TORCH_EXTENSIONS].name) &&
+		    compile_cache_is_built(all.entry[i].path) &&
 		    set_times(dir, root, ids, &all, all.entry[i].path, err) < 0)
 			return -1;
 	}

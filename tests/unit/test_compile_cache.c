@@ -486,16 +486,30 @@ static void what_ninja_has_built(void **state UNUSED)
 				  "damaged\n"
 				  "9\t12\t1700000000000000009\tfast.so\t3c\n"
 				  "0\t9\t1700000000000000007\tmain.o\t1a\n"; /* built again */
+	static const struct {
+		const char *path;
+		int64_t ns;
+	} rows[] = {{"py/fast/main.o", 1700000000000000007},
+	            {"py/fast/a/cuda.cuda.o", 1700000000000000002},
+	            {"py/fast/fast.so", 1700000000000000009},
+	            {"py/fast/main.cpp", 1700000000000000002},
+	            {"py/fast/", 1700000000000000002}};
+	static const char record[] = "py/fast/.ninja_log";
 	struct compile_built b;
+	int64_t ns;
 
+	assert_true(compile_cache_is_built(record));
+	assert_false(compile_cache_is_built("py/fast/x.ninja_log"));
+	assert_false(compile_cache_is_built("py/.ninja_log/x"));
 	for (size_t i = 0; i < COUNT(useless); i++)
-		assert_false(compile_cache_built(a, str_of(useless[i]), &b));
-	assert_true(compile_cache_built(a, str_of(log), &b));
-	assert_true(compile_cache_built_ns(&b, "main.o") == 1700000000000000007);
-	assert_true(compile_cache_built_ns(&b, "a/cuda.cuda.o") == 1700000000000000002);
-	assert_true(compile_cache_built_ns(&b, "fast.so") == 1700000000000000009);
-	assert_true(compile_cache_built_ns(&b, "main.cpp") == 1700000000000000002);
-	assert_true(compile_cache_built_ns(&b, "") == 1700000000000000002);
+		assert_false(compile_cache_built(a, record, str_of(useless[i]), &b));
+	assert_true(compile_cache_built(a, record, str_of(log), &b));
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		assert_true(compile_cache_built_ns(&b, rows[i].path, &ns));
+		assert_true(ns == rows[i].ns);
+	}
+	assert_false(compile_cache_built_ns(&b, "py/faster/main.o", &ns));
+	assert_false(compile_cache_built_ns(&b, "py", &ns));
 }
 
 static const struct CMUnitTest tests[] = {
