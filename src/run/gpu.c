@@ -11,7 +11,8 @@
 #define WAKE_MS 20000
 #define WAKE_OUT ((size_t)4096)
 #define GPU_TOOL "/usr/bin/nvidia-smi"
-#define INFORMATION_MAX ((size_t)65536)
+#define GPUS_MAX 64 /* of the machine */
+#define INFORMATION_MAX 4096
 
 void gpu_wake(void)
 {
@@ -32,31 +33,56 @@ void gpu_wake(void)
 	err_clear(&err);
 }
 
-/* Which /dev/nvidia<n> is this one? Index order and device order may differ. */
-static int minor_of(struct arena *a, const char *root, const struct wire_gpu *gpu)
+/* Has this text the line "GPU UUID: " of this one? */
+static bool is_of(const char *text, const char *uuid)
 {
-	const char *folder = arena_printf(a, "%s/proc/driver/nvidia/gpus", root);
-	DIR *d = opendir(folder);
-	int found = (int)gpu->index;
+	const char *at = strstr(text, "GPU UUID:");
+	size_t length = strlen(uuid);
 
-	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL; e = readdir(d)) {
-		AUTO_BUF struct buf body = BUF_INIT(INFORMATION_MAX);
+	if (at == NULL || length == 0)
+		return false;
+	at += strlen("GPU UUID:");
+	at += strspn(at, " \t");
+	return strncmp(at, uuid, length) == 0 && strspn(at + length, " \t\r\n") > 0;
+}
+
+bool gpu_find(const char *root, const char *uuid, struct gpu_place *out)
+{
+	AUTO_FREE char *folder = xasprintf("%s/proc/driver/nvidia/gpus", root);
+	DIR *d = opendir(folder);
+	size_t left = GPUS_MAX;
+	bool found = false;
+
+	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL && left > 0 && !found;
+	     e = readdir(d)) {
+		AUTO_FREE char *path = xasprintf("%s/%s/information", folder, e->d_name);
+		AUTO_BUF struct buf text = BUF_INIT(INFORMATION_MAX);
 		static const char label[] = "Device Minor:";
 		struct err no = {0};
 		const char *at;
 
-		if (e->d_name[0] == '.' ||
-		    fs_read(AT_FDCWD, arena_printf(a, "%s/%s/information", folder, e->d_name),
-		            &body, &no) < 0 ||
-		    strstr(buf_cstr(&body), gpu->uuid) == NULL)
+		if (e->d_name[0] == '.')
 			continue;
-		at = strstr(buf_cstr(&body), label);
-		if (at != NULL)
-			found = (int)strtol(at + strlen(label), NULL, 10);
+		left--;
+		found = strlen(e->d_name) < sizeof(out->bus) &&
+		        fs_read(AT_FDCWD, path, &text, &no) == 0 && is_of(buf_cstr(&text), uuid);
+		if (!found)
+			continue;
+		copy_cut(out->bus, sizeof(out->bus), e->d_name);
+		at = strstr(buf_cstr(&text), label);
+		out->minor = at != NULL ? (int)strtol(at + strlen(label), NULL, 10) : -1;
 	}
 	if (d != NULL)
 		(void)closedir(d);
 	return found;
+}
+
+static int minor_of(const char *root, const struct wire_gpu *gpu)
+{
+	struct gpu_place place;
+
+	return gpu_find(root, gpu->uuid, &place) && place.minor >= 0 ? place.minor
+	                                                             : (int)gpu->index;
 }
 
 size_t gpu_nodes(struct arena *a, const char *root, const struct wire_gpu *gpus, size_t n,
@@ -70,7 +96,7 @@ size_t gpu_nodes(struct arena *a, const char *root, const struct wire_gpu *gpus,
 	for (size_t i = 0; i < n + COUNT(shared) && n > 0 && count < GPU_NODES_MAX; i++) {
 		/* of declared ones too: NVML may be all that is missing here */
 		const char *path =
-			i < n ? arena_printf(a, "/dev/nvidia%d", minor_of(a, root, &gpus[i]))
+			i < n ? arena_printf(a, "/dev/nvidia%d", minor_of(root, &gpus[i]))
 			      : shared[i - n];
 
 		if (access(arena_printf(a, "%s%s", root, path), F_OK) == 0)

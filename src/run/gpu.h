@@ -19,6 +19,14 @@
  * what it may do. */
 void gpu_wake(void);
 
+/* What the driver's /proc/driver/nvidia says of one GPU. */
+struct gpu_place {
+	char bus[32]; /* "0000:17:00.0" */
+	int minor;    /* of /dev/nvidia<n>: index order and device order may differ; -1: not said */
+};
+/* False: the driver does not know it, or says nothing. */
+bool gpu_find(const char *root, const char *uuid, struct gpu_place *out);
+
 /* The paths of those that are there, in `a`; how many. root: "" for this machine, or a folder that
  * holds dev/ and proc/; the paths are without it. */
 size_t gpu_nodes(struct arena *a, const char *root, const struct wire_gpu *gpus, size_t n,

@@ -2,11 +2,8 @@
 #include "run/topology.h"
 
 #include "base/fs.h"
+#include "run/gpu.h"
 
-#include <dirent.h>
-
-#define GPUS_MAX 64 /* of the machine */
-#define INFORMATION_MAX 4096
 
 /* "3" or "0-3" */
 static bool parse_range(struct str text, uint64_t *from, uint64_t *to)
@@ -87,58 +84,24 @@ static void read_threads(struct topology *t, const char *root)
 	}
 }
 
-/* Has this text of the driver's the line "GPU UUID: " of one of these? */
-static bool is_one_of(const char *text, const char *const *uuid, size_t n)
-{
-	const char *at = strstr(text, "GPU UUID:");
-
-	if (at == NULL)
-		return false;
-	at += strlen("GPU UUID:");
-	at += strspn(at, " \t");
-	for (size_t i = 0; i < n; i++) {
-		size_t length = strlen(uuid[i]);
-
-		if (length > 0 && strncmp(at, uuid[i], length) == 0 &&
-		    strspn(at + length, " \t\r\n") > 0)
-			return true;
-	}
-	return false;
-}
-
-/* bus: "0000:17:00.0" */
-static void add_gpu(struct topology *t, const char *root, const char *bus, const char *const *uuid,
-                    size_t n)
-{
-	AUTO_BUF struct buf text = BUF_INIT(INFORMATION_MAX), number = BUF_INIT(64);
-	AUTO_FREE char *path = xasprintf("%s/proc/driver/nvidia/gpus/%s/information", root, bus);
-	AUTO_FREE char *where = xasprintf("%s/sys/bus/pci/devices/%s/numa_node", root, bus);
-	struct err no = {0};
-	uint64_t node = 0;
-
-	if (fs_read(AT_FDCWD, path, &text, &no) < 0 || !is_one_of(buf_cstr(&text), uuid, n) ||
-	    fs_read(AT_FDCWD, where, &number, &no) < 0 ||
-	    str_u64(str_trim(buf_view(&number)), 0, TOPOLOGY_NODES_MAX - 1, &node, &no) < 0)
-		return; /* -1: the firmware does not say */
-	t->gpus[node]++;
-	t->n_gpus++;
-}
-
 static void read_gpus(struct topology *t, const char *root, const char *const *uuid, size_t n)
 {
-	AUTO_FREE char *path = xasprintf("%s/proc/driver/nvidia/gpus", root);
-	DIR *d = n > 0 ? opendir(path) : NULL;
-	size_t left = GPUS_MAX;
+	for (size_t i = 0; i < n; i++) {
+		AUTO_BUF struct buf number = BUF_INIT(64);
+		AUTO_FREE char *where = NULL;
+		struct gpu_place place;
+		struct err no = {0};
+		uint64_t node = 0;
 
-	for (struct dirent *e = d == NULL ? NULL : readdir(d); e != NULL && left > 0;
-	     e = readdir(d)) {
-		if (e->d_name[0] == '.')
+		if (!gpu_find(root, uuid[i], &place))
 			continue;
-		left--;
-		add_gpu(t, root, e->d_name, uuid, n);
+		where = xasprintf("%s/sys/bus/pci/devices/%s/numa_node", root, place.bus);
+		if (fs_read(AT_FDCWD, where, &number, &no) < 0 ||
+		    str_u64(str_trim(buf_view(&number)), 0, TOPOLOGY_NODES_MAX - 1, &node, &no) < 0)
+			continue; /* -1: the firmware does not say */
+		t->gpus[node]++;
+		t->n_gpus++;
 	}
-	if (d != NULL)
-		(void)closedir(d);
 }
 
 void topology_read(struct topology *out, const char *root, const char *const *uuid, size_t n)
