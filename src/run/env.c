@@ -17,68 +17,70 @@ struct env_list {
 	size_t n, cap;
 };
 
+/* NULL: it is not set. Each name is there once. */
+static struct wire_env *item_of(const struct env_list *e, const char *name)
+{
+	for (size_t i = 0; i < e->n; i++)
+		if (strcmp(e->item[i].name, name) == 0)
+			return &e->item[i];
+	return NULL;
+}
+
 static void put(struct env_list *e, const char *name, const char *value, bool secret)
 {
+	struct wire_env *is = item_of(e, name);
+
 	if (value == NULL)
 		return;
-	for (size_t i = 0; i < e->n; i++) {
-		if (strcmp(e->item[i].name, name) == 0) {
-			e->item[i].value = value;
-			e->item[i].secret = secret;
-			return;
-		}
+	if (is == NULL) {
+		assert(e->n < e->cap);
+		is = &e->item[e->n++];
 	}
-	assert(e->n < e->cap);
-	e->item[e->n++] = (struct wire_env){name, value, secret};
+	*is = (struct wire_env){name, value, secret};
 }
 
 /* The environment's programs come first, whatever PATH is otherwise. */
 static void put_first(struct env_list *e, const struct env_paths *at)
 {
-	const char *path = at->image ? at->image_path : NULL;
-	bool secret = false;
+	const struct wire_env *is = item_of(e, "PATH");
+	const char *path = is != NULL ? is->value : at->image ? at->image_path : NULL;
 
-	for (size_t i = 0; i < e->n; i++) {
-		if (strcmp(e->item[i].name, "PATH") != 0)
-			continue;
-		path = e->item[i].value;
-		secret = e->item[i].secret;
-	}
 	put(e, "PATH",
 	    arena_printf(e->a, "%s/bin:%s", at->python, path != NULL ? path : PATH_DEFAULT),
-	    secret);
+	    is != NULL && is->secret);
+}
+
+/* As the image sets it; NULL: it does not. */
+static const char *of_image(struct arena *a, const struct env_paths *at, const char *wanted)
+{
+	struct str rest = at->image_env != NULL ? str_of(at->image_env) : (struct str){0}, line,
+		   name;
+	const char *value = NULL;
+
+	while (str_cut(&rest, '\n', &line)) {
+		if (str_cut(&line, '=', &name) && line.p != NULL && str_eq(name, wanted))
+			value = arena_strz(a, line);
+	}
+	return value;
 }
 
 /* What the image or the job has there stays, behind it. */
 static void put_driver(struct env_list *e, const struct env_paths *at)
 {
-	static const char name[] = "LD_LIBRARY_PATH";
-	struct str rest = at->image_env != NULL ? str_of(at->image_env) : (struct str){0}, line;
-	const char *value = NULL;
-	bool secret = false;
+	const struct wire_env *is = item_of(e, "LD_LIBRARY_PATH");
+	const char *rest = is != NULL ? is->value : of_image(e->a, at, "LD_LIBRARY_PATH");
 
-	while (str_cut(&rest, '\n', &line)) {
-		if (str_starts(line, "LD_LIBRARY_PATH="))
-			value = arena_strz(e->a, str_skip(line, sizeof(name)));
-	}
-	for (size_t i = 0; i < e->n; i++) {
-		if (strcmp(e->item[i].name, name) != 0)
-			continue;
-		value = e->item[i].value;
-		secret = e->item[i].secret;
-	}
-	put(e, name,
-	    value == NULL || value[0] == '\0' ? at->driver
-	                                      : arena_printf(e->a, "%s:%s", at->driver, value),
-	    secret);
+	put(e, "LD_LIBRARY_PATH",
+	    rest == NULL || rest[0] == '\0' ? at->driver
+	                                    : arena_printf(e->a, "%s:%s", at->driver, rest),
+	    is != NULL && is->secret);
 }
 
 static const char *value_of(const struct env_list *e, const char *name)
 {
-	for (size_t i = 0; i < e->n; i++)
-		if (strcmp(e->item[i].name, name) == 0)
-			return e->item[i].value;
-	return getenv(name); /* the proxies' are handed on */
+	const struct wire_env *is = item_of(e, name);
+
+	return is != NULL ? is->value : getenv(name); /* the proxies' are handed on */
 }
 
 static bool is_listed(const char *list, const char *host)
