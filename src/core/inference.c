@@ -413,25 +413,22 @@ static void transformers_folder(const struct inference_facts *f, const struct in
 /* Words of all engines. Each parser takes '_' for '-', or knows no such option. */
 int inference_option_check(const char *word, struct err *err)
 {
-	static const char *const ours[] = {"host",         "port",         "api-key",
-	                                   "api-key-file", "uds",          "ssl-keyfile",
-	                                   "ssl-certfile", "ssl-key-file", "ssl-cert-file"};
-	size_t n = strcspn(word, "=");
+	static const char *const ours[] = {"--host",         "--port",         "--api-key",
+	                                   "--api-key-file", "--uds",          "--ssl-keyfile",
+	                                   "--ssl-certfile", "--ssl-key-file", "--ssl-cert-file"};
+	char name[32];
 
 	if (strlen(word) > INFERENCE_OPTION_MAX)
 		return err_set(err, ERR_INVALID, "an option of the engine has more than %d bytes",
 		               INFERENCE_OPTION_MAX);
+	copy_cut(name, sizeof(name), word);
+	name[strcspn(name, "=")] = '\0';
+	for (char *p = name; *p != '\0'; p++)
+		*p = *p == '_' ? '-' : *p;
 	for (size_t i = 0; i < COUNT(ours) && strncmp(word, "--", 2) == 0; i++) {
-		size_t at = 2, of = 0;
-
-		while (at < n && ours[i][of] != '\0' &&
-		       (word[at] == ours[i][of] || (word[at] == '_' && ours[i][of] == '-'))) {
-			at++;
-			of++;
-		}
-		if (at == n && ours[i][of] == '\0')
+		if (strcmp(name, ours[i]) == 0)
 			return err_set(err, ERR_INVALID,
-			               "--%s is not for the engine: Stoker says where it listens, "
+			               "%s is not for the engine: Stoker says where it listens, "
 			               "and with which key. A command of yours has "
 			               "$STOKER_SERVE_PORT and $STOKER_SERVE_KEY",
 			               ours[i]);
