@@ -345,19 +345,10 @@ static inline uint64_t blobs_in_store(struct fixture *f)
 /* As if the server had died between the manifest and its row. */
 static inline void forget_mirror(struct fixture *f, const char *id)
 {
-	AUTO_DB struct db *db = NULL;
-	AUTO_DB_TX struct db_tx tx = {0};
-
-	assert_ok(db_open(&db, arena_printf(f->a, "sqlite:%s/stoker.db", f->dir), &f->err),
-	          &f->err);
-	assert_ok(db_begin(db, DB_WRITE, &tx, &f->err), &f->err);
-	assert_ok(db_exec(&tx, "DELETE FROM refs WHERE kind = 'weights' AND name = ?",
-	                  DB_ARGS(db_text(id)), NULL, &f->err),
-	          &f->err);
-	assert_ok(db_exec(&tx, "DELETE FROM mirrors WHERE id = ?", DB_ARGS(db_text(id)), NULL,
-	                  &f->err),
-	          &f->err);
-	assert_ok(db_commit(&tx, &f->err), &f->err);
+	fixture_alter(f, arena_printf(f->a,
+	                              "DELETE FROM refs WHERE kind = 'weights' AND name = '%s';"
+	                              "DELETE FROM mirrors WHERE id = '%s';",
+	                              id, id));
 }
 
 #define FIXTURE_TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
