@@ -164,6 +164,25 @@ int blob_objects_put_blob(struct objstore *os, struct blobs *from, struct blob_p
 	return err_wrap(err, "a blob, to the object store");
 }
 
+int blob_objects_mend(struct objstore *os, struct blobs *from, const char *key,
+                      const struct digest *d, const atomic_bool *cancel, bool *mended,
+                      struct err *err)
+{
+	AUTO_FD int fd = openat(blobs_dirfd(from), key, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct digest is = {0};
+	struct err ignored = {0};
+	uint64_t size = 0;
+
+	*mended = false;
+	/* what cannot be read here is found by itself */
+	if (fd < 0 || hash_fd(fd, &is, &size, &ignored) < 0 || !digest_same(&is, d))
+		return 0;
+	if (objstore_put_file(os, key, fd, size, d, NULL, NULL, NULL, cancel, err) < 0)
+		return -1;
+	*mended = true;
+	return 0;
+}
+
 static int put_one(void *arg, size_t i, const atomic_bool *stop, struct err *err)
 {
 	struct putting *p = FROM_VOID(struct putting, arg, PUTTING_MAGIC);

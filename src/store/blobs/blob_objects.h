@@ -45,6 +45,12 @@ int blob_objects_put_blob(struct objstore *os, struct blobs *from, struct blob_p
                           const struct digest *d, uint64_t size, const atomic_bool *cancel,
                           struct err *err) MUST_CHECK;
 
+/* A blob or a manifest that is whole in the folder, under the same key, takes the place of what is
+ * in the object store. *mended: there was one. */
+int blob_objects_mend(struct objstore *os, struct blobs *from, const char *key,
+                      const struct digest *d, const atomic_bool *cancel, bool *mended,
+                      struct err *err) MUST_CHECK;
+
 /* Calls fn with every blob or manifest of the object store, in order; -1 of fn ends it. */
 int blob_objects_each(struct objstore *os, enum blobs_kind kind,
                       int (*fn)(void *arg, const struct blob_entry *x, struct err *err), void *arg,
