@@ -594,6 +594,8 @@ struct repo_ops {
 	/* May the caller write to it? */
 	int (*to_write)(const struct ask *ask, enum hub_type type, const char *id,
 	                struct model_repo *out, struct err *err);
+	/* What a client has sent to an address of another epoch it sends again. */
+	int64_t (*xet_epoch)(const struct app *app, int64_t now_s);
 	/* A xorb; *fresh: it was not there. Then the shard that makes files of them: with it each
 	 * of its files is an upload. *no_place: nothing was done, others are being worked on; ask
 	 * again when hub_places_channel() says so. The caller has seen to the right. */

@@ -11,7 +11,6 @@
 
 #define REPLY_MAX ((size_t)64 << 10)
 #define VALID_S 3600
-#define EPOCH_S 43200
 #define TEXT_CAP 256
 
 static void sign(const struct request *rq, const char *repo_id, int64_t until_s,
@@ -38,7 +37,8 @@ int hub_get_xet_token(struct request *rq, struct err *err)
 	    ops->to_write(face_ask(rq), name.type, name.id, &r, err) < 0)
 		return -1;
 	sign(rq, r.id, until_s, mac);
-	url = arena_printf(rq->arena, "%s/xet/%s/%" PRId64, face_url(rq), r.id, now_s / EPOCH_S);
+	url = arena_printf(rq->arena, "%s/xet/%s/%" PRId64, face_url(rq), r.id,
+	                   ops->xet_epoch(face_ctx(rq)->app, now_s));
 	token = arena_printf(rq->arena, "%" PRId64 ".%s", until_s, mac);
 	js_init(&js, &out);
 	js_open(&js);

@@ -96,6 +96,7 @@ struct hub {
 	struct loop *keeper;      /* writes refs */
 	int64_t collected_ms;     /* by it; 0: never */
 	struct repo_names *names; /* see repos.c */
+	struct map *lost;         /* see repo_lost.c */
 	struct lock upload_lock;  /* outside of `lock` */
 	struct map *uploads;      /* see repo_upload.c */
 	struct cond written;      /* a piece of one, that was waited for */

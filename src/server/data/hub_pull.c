@@ -7,6 +7,7 @@
 
 #include "server/api/ctx.h"
 #include "server/data/mirror_room.h"
+#include "server/data/repos.h"
 #include "server/data/weights.h"
 #include "store/blobs/blob_git.h"
 #include "store/blobs/blob_objects.h"
@@ -367,32 +368,33 @@ void hub_pulls_free(struct app *app)
 /* ---- what a request gets ------------------------------------------------------------------- */
 
 /* In the object store, from which whoever wants them gets them; from a store of files we give them.
- * A ref names them: they are there. */
-static bool find_elsewhere(const struct ask *ask, const struct digest *d, uint64_t size,
-                           struct hub_bytes *out)
+ * A ref names them: they are there. ERR_NOT_FOUND: they are not. */
+static int find_elsewhere(const struct ask *ask, const struct digest *d, uint64_t size,
+                          struct hub_bytes *out, struct err *err)
 {
 	struct app *app = ask->app;
 	char key[BLOB_KEY_CAP];
 	struct objstore_request rq = {.method = HTTP_GET, .key = key, .expires_s = SIGNED_S};
 	struct objstore_info info;
 	struct objstore_signed s;
-	struct err err = {0};
 	AUTO_FD int fd = -1;
 
-	if (!weights_in_objects(app))
-		return false;
 	blob_object_key(d, key);
-	if (objstore_presign(app->objects, ask->a, &rq, &s, &err) < 0) {
-		err_clear(&err);
-		if (objstore_fd(app->objects, key, &fd, &info, &err) < 0 || info.size != size)
-			return false;
-		out->how = HUB_FILE;
-		out->fd = TAKE_FD(fd);
-		return true;
+	if (!weights_in_objects(app))
+		return err_set(err, ERR_NOT_FOUND, "%s: this server has no object store", key);
+	if (objstore_presign(app->objects, ask->a, &rq, &s, err) == 0) {
+		out->how = HUB_ELSEWHERE;
+		out->location = s.url;
+		return 0;
 	}
-	out->how = HUB_ELSEWHERE;
-	out->location = s.url;
-	return true;
+	err_clear(err);
+	if (objstore_fd(app->objects, key, &fd, &info, err) < 0)
+		return -1;
+	if (info.size != size)
+		return err_set(err, ERR_NOT_FOUND, "%s has another size", key);
+	out->how = HUB_FILE;
+	out->fd = TAKE_FD(fd);
+	return 0;
 }
 
 /* All of its bytes are here, or in the object store. */
@@ -425,7 +427,8 @@ static bool find_here(const struct ask *ask, struct hub_repo *r, const struct hu
 		out->fd = TAKE_FD(fd);
 		return true;
 	}
-	if (kept && find_elsewhere(ask, &d, f->size, out))
+	err_clear(&err);
+	if (kept && find_elsewhere(ask, &d, f->size, out, &err) == 0)
 		return true;
 	if (!kept) /* it may have come meanwhile */
 		return false;
@@ -490,8 +493,14 @@ static int pull(const struct ask *ask, struct hub_repo *r, const struct hub_file
 static int not_here(const struct ask *ask, struct hub_repo *r, const struct hub_file *f,
                     struct hub_bytes *out, struct err *err)
 {
-	if (find_elsewhere(ask, &r->sha256[f - r->l.file], f->size, out))
+	const struct digest *d = &r->sha256[f - r->l.file];
+
+	if (find_elsewhere(ask, d, f->size, out, err) == 0)
 		return 0;
+	if (err->code != ERR_NOT_FOUND) /* the store is away */
+		return -1;
+	err_clear(err);
+	repo_bytes_lost(ask->app, d);
 	return err_set(err, ERR_CORRUPT,
 	               "the bytes of %s in %s are gone from the store: upload it again", f->path,
 	               r->l.id);

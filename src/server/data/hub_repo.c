@@ -5,6 +5,7 @@
  */
 #include "server/data/hub_impl.h"
 
+#include "server/data/repos.h"
 #include "server/data/weights.h"
 #include "store/blobs/blob_git.h"
 #include "store/blobs/blob_objects.h"
@@ -232,9 +233,10 @@ int hub_put_manifest(struct app *app, struct blob_pins *pins, const struct manif
 		return blobs_put_manifest_on(app->blobs, pins, base, fresh, m, name, err);
 	if (!weights_in_objects(app))
 		return blobs_put_manifest(app->blobs, pins, m, name, err);
-	if (blobs_put_list(app->blobs, pins, m, name, err) < 0)
+	if (blobs_put_list(app->blobs, pins, m, name, err) < 0 || blob_objects_put(&put, err) < 0)
 		return -1;
-	return blob_objects_put(&put, err);
+	repo_bytes_stored(app, fresh != NULL ? fresh : m);
+	return 0;
 }
 
 int hub_read_blob(struct app *app, const struct digest *sha256, uint64_t size, struct buf *out,

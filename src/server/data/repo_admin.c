@@ -496,6 +496,7 @@ const struct repo_ops repo_ops = {
 	.upload_part = repo_upload_part,
 	.upload_join = repo_upload_join,
 	.to_write = repo_to_write,
+	.xet_epoch = repo_xet_epoch,
 	.xorb_put = repo_xorb_put,
 	.shard_put = repo_shard_put,
 };

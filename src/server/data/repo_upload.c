@@ -63,8 +63,7 @@ int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct 
 		u[i].repo_id = r.id;
 		u[i].id = app_id(ask->a, ID_LEN);
 		if (repo_uploaded(app, ask->a, &r, &u[i].oid, &size, err) == 0) {
-			u[i].there = size == u[i].size && (weights_in_objects(app) ||
-			                                   blobs_has(app->blobs, &u[i].oid, size));
+			u[i].there = size == u[i].size && repo_bytes_kept(app, &u[i].oid, size);
 			continue;
 		}
 		if (err->code != ERR_NOT_FOUND)
@@ -495,10 +494,12 @@ int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *e
 
 	if (repo_given_out(app, a, u->repo_id, &r, err) < 0)
 		return -1;
-	if (repo_uploaded(app, a, &r, &u->oid, &size, err) == 0) /* its answer was lost */
-		return 0;
-	if (err->code != ERR_NOT_FOUND)
+	if (repo_uploaded(app, a, &r, &u->oid, &size, err) == 0) {
+		if (repo_bytes_kept(app, &u->oid, size)) /* its answer was lost */
+			return 0;
+	} else if (err->code != ERR_NOT_FOUND) {
 		return -1;
+	}
 	err_clear(err);
 	if (upload_open(app, &r, u, &x, err) < 0)
 		return -1;

@@ -4,9 +4,9 @@
  * SHA-256, and an upload like any other from then on (repo_upload.c): it is served as it is, and
  * nothing else here knows of Xet.
  *
- * Xorbs are kept for a while, in case another file of the same session names them. A client
- * remembers which ones it has sent to an address, so the address has an epoch: what is remembered
- * of an earlier one counts no more.
+ * Xorbs are kept for a while, in case another file of the same session names them, and in the
+ * folder alone. A client remembers which ones it has sent to an address, so the address has an
+ * epoch: what is remembered of an earlier one, or was sent to another server, counts no more.
  */
 #include "server/data/repos.h"
 
@@ -19,6 +19,7 @@
 
 #define PIECE ((size_t)1 << 20)
 #define TMP_CAP 80
+#define EPOCH_S 43200
 
 static const char *xorb_name(struct arena *a, const struct repo_xet *x, const struct xet_hash *h)
 {
@@ -26,6 +27,12 @@ static const char *xorb_name(struct arena *a, const struct repo_xet *x, const st
 
 	xet_hash_text(h, text);
 	return arena_printf(a, "%s/%" PRIu64 "/%s", x->repo_id, x->epoch, text);
+}
+
+/* Of this server since it began, twice a day another one. */
+int64_t repo_xet_epoch(const struct app *app, int64_t now_s)
+{
+	return MAX(now_s - now_s % EPOCH_S, app->started_ms / 1000);
 }
 
 /* ---- xorbs --------------------------------------------------------------------------------- */
@@ -159,6 +166,25 @@ static int note_xorb(struct app *app, const struct model_repo *r, const char *na
 	return meta_repo_xorb(app->meta, r->id, &ref, app->set.repo_quota, err);
 }
 
+/* ERR_NOT_FOUND: it was not sent, or to another server, whose folder alone has it. */
+static int xorb_fd(struct app *app, struct arena *a, const char *team_id, const char *name,
+                   struct blob_pins *pins, int *fd, uint64_t *bytes, struct err *err)
+{
+	struct model_ref ref;
+	struct manifest m;
+	struct digest d;
+
+	if (meta_ref(app->meta, a, team_id, META_REF_XORB, name, &ref, err) < 0 ||
+	    digest_parse(str_of(ref.manifest), &d, err) < 0)
+		return -1;
+	blob_pins_add(pins, &d);
+	if (blobs_get_manifest(app->blobs, a, &d, &m, err) < 0)
+		return -1;
+	assert(m.n == 1);
+	blob_pins_add(pins, &m.file[0].sha256);
+	return blobs_fd(app->blobs, &m.file[0].sha256, fd, bytes, err);
+}
+
 int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_hash *hash,
                   int64_t body_bytes, const struct repo_bytes *from, bool *fresh, struct err *err)
 {
@@ -170,13 +196,13 @@ int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_ha
 	struct mirror_hold *hold = NULL;
 	struct digest sha256;
 	struct model_repo r;
-	struct model_ref ref;
 	char tmp[TMP_CAP];
+	AUTO_FD int fd = -1;
 	int rc;
 
 	if (repo_given_out(app, a, x->repo_id, &r, err) < 0)
 		return -1;
-	*fresh = meta_ref(app->meta, a, r.team_id, META_REF_XORB, name, &ref, err) < 0;
+	*fresh = xorb_fd(app, a, r.team_id, name, pins, &fd, &bytes, err) < 0;
 	if (!*fresh)
 		return 0;
 	if (err->code != ERR_NOT_FOUND)
@@ -225,9 +251,6 @@ static int open_xorb(struct building *b, const struct xet_hash *hash, struct err
 {
 	const char *name = xorb_name(b->a, b->x, hash);
 	struct opened *o = b->from;
-	struct model_ref ref;
-	struct manifest m;
-	struct digest d;
 
 	if (o->fd >= 0 && xet_hash_same(&o->hash, hash))
 		return 0;
@@ -236,27 +259,17 @@ static int open_xorb(struct building *b, const struct xet_hash *hash, struct err
 	o->fd = -1;
 	o->n = 0;
 	o->at[0] = 0;
-	if (meta_ref(b->app->meta, b->a, b->repo->team_id, META_REF_XORB, name, &ref, err) < 0) {
-		if (err->code != ERR_NOT_FOUND)
-			return -1;
-		err_clear(err);
-		return err_set(
-			err, ERR_INVALID,
-			"the shard names a xorb that was not sent, or too long ago: send the "
-			"file again (%s)",
-			name);
+	if (xorb_fd(b->app, b->a, b->repo->team_id, name, b->pins, &o->fd, &o->bytes, err) == 0) {
+		o->hash = *hash;
+		return 0;
 	}
-	if (digest_parse(str_of(ref.manifest), &d, err) < 0)
+	if (err->code != ERR_NOT_FOUND)
 		return -1;
-	blob_pins_add(b->pins, &d);
-	if (blobs_get_manifest(b->app->blobs, b->a, &d, &m, err) < 0)
-		return -1;
-	assert(m.n == 1);
-	blob_pins_add(b->pins, &m.file[0].sha256);
-	if (blobs_fd(b->app->blobs, &m.file[0].sha256, &o->fd, &o->bytes, err) < 0)
-		return -1;
-	o->hash = *hash;
-	return 0;
+	err_clear(err);
+	return err_set(err, ERR_INVALID,
+	               "the shard names a xorb that was not sent, or too long ago: send the file "
+	               "again (%s)",
+	               name);
 }
 
 /* Where chunk i ends: the headers are read one after the other, as far as they are needed. */
@@ -365,10 +378,12 @@ static int build_file(struct building *b, const struct xet_file *f, struct err *
 		if (map_get(b->built, digest_key(&terms)) != NULL)
 			return 0;
 	} else {
-		if (repo_uploaded(b->app, b->a, b->repo, &f->sha256, &size, err) == 0)
-			return 0;
-		if (err->code != ERR_NOT_FOUND)
+		if (repo_uploaded(b->app, b->a, b->repo, &f->sha256, &size, err) == 0) {
+			if (repo_bytes_kept(b->app, &f->sha256, size))
+				return 0;
+		} else if (err->code != ERR_NOT_FOUND) {
 			return -1;
+		}
 		err_clear(err);
 	}
 	if (repo_room_open(b->app, f->bytes, &b->room, err) < 0)

@@ -35,6 +35,7 @@ void repos_start(struct hub *h)
 	lock_init(&h->upload_lock, LOCK_REPO_UPLOAD);
 	cond_init(&h->written);
 	h->uploads = map_new();
+	h->lost = map_new();
 	for (size_t i = 0; i < COUNT(h->commits); i++)
 		lock_init(&h->commits[i], LOCK_REPO_COMMIT);
 }
@@ -45,6 +46,7 @@ void repos_free(struct hub *h)
 		lock_done(&h->commits[i]);
 	assert(map_count(h->uploads) == 0);
 	map_free(h->uploads);
+	map_free(h->lost);
 	cond_done(&h->written);
 	lock_done(&h->upload_lock);
 	arena_free(h->names->a);

@@ -148,6 +148,7 @@ int repo_large_files(const struct ask *ask, const struct hub_name *at, size_t sk
 int repo_large_delete(const struct ask *ask, const struct hub_name *at, const struct digest *oid,
                       size_t n, bool rewrite, struct err *err) MUST_CHECK;
 /* repo_xet.c */
+int64_t repo_xet_epoch(const struct app *app, int64_t now_s);
 int repo_xorb_put(struct app *app, const struct repo_xet *x, const struct xet_hash *hash,
                   int64_t body_bytes, const struct repo_bytes *from, bool *fresh,
                   struct err *err) MUST_CHECK;
@@ -158,6 +159,12 @@ const char *repo_upload_name(struct arena *a, const char *repo_id, const struct 
 /* The size of a file that was uploaded to it. ERR_HUB_OBJECT_NOT_FOUND. */
 int repo_uploaded(struct app *app, struct arena *a, const struct model_repo *r,
                   const struct digest *oid, uint64_t *size, struct err *err) MUST_CHECK;
+
+/* repo_lost.c: bytes of repositories, which nobody else has. With --objects only what was found to be
+ * missing is known, and as long as this server runs: whoever brings it again is asked for it. */
+bool repo_bytes_kept(struct app *app, const struct digest *d, uint64_t size);
+void repo_bytes_lost(struct app *app, const struct digest *d);
+void repo_bytes_stored(struct app *app, const struct manifest *m); /* of all files of it */
 
 /* Behind every change of a row: what is known of names is looked up again. */
 void repo_changed(struct app *app);
