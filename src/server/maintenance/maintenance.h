@@ -60,6 +60,32 @@ int maintenance_check_kept(struct maintenance_objects *o, const struct model_mir
 int maintenance_verify_objects(struct maintenance_objects *o, struct err *err) MUST_CHECK;
 void maintenance_objects_free(struct maintenance_objects *o);
 
+/* *has: an object of the size of this file is there; *mended: it was not, and was put there again
+ * from the folder. */
+int maintenance_has_object(struct maintenance_objects *o, const struct manifest_file *f, bool *has,
+                           bool *mended, struct err *err) MUST_CHECK;
+
+/* maintenance_repos.c: files of repositories. */
+enum maintenance_loss {
+	LOSS_DAMAGED,   /* it was in the folder, and nowhere else */
+	LOSS_IN_FOLDER, /* the object store has it */
+	LOSS_REMOVED,   /* from the object store; the folder does not have it */
+	LOSS_LEFT,      /* there: somebody relies on it just now */
+	LOSS_UNREAD,
+	LOSS_MENDED,   /* there; the folder had it */
+	LOSS_RESTORED, /* there: it was missing; the folder had it */
+	LOSS_MISSING,
+	LOSS_LIST, /* it is what names all others */
+};
+/* Tells of a file of this manifest (hex), once under each name (`told`). !*is_one: the manifest is
+ * no commit, and no upload to a repository. */
+int maintenance_tell_repo(struct app *app, struct maintenance_task *t, struct map *told,
+                          const char *hex, const struct manifest_file *f,
+                          enum maintenance_loss loss, bool *is_one, struct err *err) MUST_CHECK;
+/* Is all there that commits name? objects NULL: in the folder. */
+int maintenance_check_repos(struct app *app, struct maintenance_task *t,
+                            struct maintenance_objects *objects, struct err *err) MUST_CHECK;
+
 /* maintenance_read.c: what an object hashes to, as its disk or its store has it. An outage is
  * waited out. *n: its length; *got only counts when that is `size`. seen: which version that was;
  * may be NULL. ERR_IO: it cannot be read. */

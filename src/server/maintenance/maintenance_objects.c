@@ -13,6 +13,7 @@
 
 #define STREAMS 4 /* objects that are read at once, but from a folder */
 #define UNREADABLE "it cannot be read in the object store: left there"
+#define MENDED "damaged in the object store: put there again from the folder"
 #define RELIED "; a fetch relies on it just now: nothing was removed, verify again later"
 
 enum verdict { FINE, DAMAGED, UNREAD, TOLD };
@@ -103,6 +104,24 @@ static int has_object(struct maintenance_objects *o, const struct manifest_file 
 		return 0;
 	blob_object_key(&f->sha256, name);
 	return blob_objects_has(o->app->objects, name, f->size, has, err);
+}
+
+int maintenance_has_object(struct maintenance_objects *o, const struct manifest_file *f, bool *has,
+                           bool *mended, struct err *err)
+{
+	char key[BLOB_KEY_CAP];
+
+	*mended = false;
+	if (has_object(o, f, has, err) < 0)
+		return -1;
+	if (*has)
+		return 0;
+	blob_object_key(&f->sha256, key);
+	if (blob_objects_mend(o->app->objects, o->app->blobs, key, &f->sha256, NULL, mended, err) <
+	    0)
+		return -1;
+	*has = *mended;
+	return 0;
 }
 
 /* Without its manifest nobody takes the rest for all of it. The caller has marked it: who relies on
@@ -197,13 +216,30 @@ struct affected { /* by one blob */
 	struct naming { /* a manifest that names it */
 		struct digest name;
 		const char *path; /* that it is there */
+		bool own;         /* of a repository, which keeps it */
 		bool marked;
 	} * by;
 	size_t n, cap;
 };
 
-static void note_naming(struct affected *f, const struct digest *name, const char *path)
+/* How it ends, for weights and for repositories. */
+struct end {
+	const char *words, *why; /* why NULL: no manifest is dropped */
+	enum maintenance_loss loss;
+};
+
+static int note_naming(struct affected *f, const struct digest *name, const char *path,
+                       struct err *err)
 {
+	char hex[HASH_HEX_CAP];
+	struct model_repo repo;
+	bool own;
+
+	digest_hex(name, hex);
+	own = meta_repo_of_manifest(f->o->app->meta, f->a, hex, &repo, err) == 0;
+	if (!own && err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
 	if (f->n == f->cap) {
 		size_t cap = MAX(f->cap * 2, (size_t)16);
 		struct naming *more = ARENA_ARRAY(f->a, struct naming, cap);
@@ -213,7 +249,8 @@ static void note_naming(struct affected *f, const struct digest *name, const cha
 		f->by = more;
 		f->cap = cap;
 	}
-	f->by[f->n++] = (struct naming){.name = *name, .path = arena_cstr(f->a, path)};
+	f->by[f->n++] = (struct naming){.name = *name, .path = arena_cstr(f->a, path), .own = own};
+	return 0;
 }
 
 static int note_affected(void *arg, const struct blob_entry *x, struct err *err)
@@ -233,43 +270,67 @@ static int note_affected(void *arg, const struct blob_entry *x, struct err *err)
 	for (size_t i = 0; i < m.n; i++) {
 		if (!digest_same(&m.file[i].sha256, &f->blob->d))
 			continue;
-		note_naming(f, &x->d, m.file[i].path);
-		break;
+		return note_naming(f, &x->d, m.file[i].path, err);
 	}
 	return 0;
 }
 
-static int tell_affected(struct affected *f, const char *words, const char *why, struct err *err)
+static int tell_weights(struct affected *f, const struct naming *by, const struct end *end,
+                        struct err *err)
 {
 	struct maintenance_objects *o = f->o;
-	struct maintenance_item x = {.bytes = f->blob->size, .words = words};
+	struct maintenance_item x = {
+		.kind = "weights", .path = by->path, .bytes = f->blob->size, .words = end->words};
+	const char *source = NULL;
 	char hex[HASH_HEX_CAP];
+	int r;
 
-	for (size_t i = 0; i < f->n; i++) {
-		const char *path = f->by[i].path, *source = NULL;
-		int r;
-
-		digest_hex(&f->by[i].name, hex);
-		if (why != NULL)
-			r = drop_marked(o, f->a, &f->by[i].name,
-			                arena_printf(f->a, "%s %s", path, why), &source, err);
-		else
-			r = maintenance_fail_mirrors(o->app, f->a, hex, NULL, &source, err);
-		if (r < 0)
-			return -1;
-		x.kind = "weights";
-		x.name = source != NULL ? source : arena_printf(f->a, "manifest %s", hex);
-		x.path = path;
-		maintenance_found(o->t, &x);
-	}
-	if (f->n > 0)
-		return 0;
-	digest_hex(&f->blob->d, hex);
-	x.kind = "weights blob";
-	x.name = hex;
+	digest_hex(&by->name, hex);
+	if (end->why != NULL)
+		r = drop_marked(o, f->a, &by->name, arena_printf(f->a, "%s %s", by->path, end->why),
+		                &source, err);
+	else
+		r = maintenance_fail_mirrors(o->app, f->a, hex, NULL, &source, err);
+	if (r < 0)
+		return -1;
+	x.name = source != NULL ? source : arena_printf(f->a, "manifest %s", hex);
 	maintenance_found(o->t, &x);
 	return 0;
 }
+
+static int tell_affected(struct affected *f, const struct end *end, struct err *err)
+{
+	AUTO_MAP struct map *told = map_new();
+	struct maintenance_item x = {
+		.kind = "weights blob", .bytes = f->blob->size, .words = end->words};
+	char hex[HASH_HEX_CAP];
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n; i++) {
+		const struct naming *by = &f->by[i];
+		const struct manifest_file file = {
+			.path = by->path, .size = f->blob->size, .sha256 = f->blob->d};
+		bool is_repo = false;
+
+		digest_hex(&by->name, hex);
+		if (by->own && maintenance_tell_repo(f->o->app, f->o->t, told, hex, &file,
+		                                     end->loss, &is_repo, err) < 0)
+			return -1;
+		if (by->own)
+			continue;
+		if (tell_weights(f, by, end, err) < 0)
+			return -1;
+		n++;
+	}
+	if (n + map_count(told) > 0)
+		return 0;
+	digest_hex(&f->blob->d, hex);
+	x.name = hex;
+	maintenance_found(f->o->t, &x);
+	return 0;
+}
+
+static const struct end relied = {"damaged in the object store" RELIED, NULL, LOSS_LEFT};
 
 /* All of them, or none. */
 static bool mark(struct affected *f)
@@ -277,7 +338,8 @@ static bool mark(struct affected *f)
 	bool all = true;
 
 	for (size_t i = 0; i < f->n && all; i++)
-		all = f->by[i].marked = blob_going_begin(f->o->app->blobs, &f->by[i].name);
+		if (!f->by[i].own)
+			all = f->by[i].marked = blob_going_begin(f->o->app->blobs, &f->by[i].name);
 	return all;
 }
 
@@ -321,53 +383,78 @@ static int remove_read(struct maintenance_objects *o, const char *key,
 
 static int remove_damaged(struct affected *f, const struct objstore_info *seen, struct err *err)
 {
-	static const char why[] = "was damaged in the object store";
+	static const struct end removed = {
+		"damaged in the object store: removed; the next job that "
+		"needs it puts it there again",
+		"was damaged in the object store", LOSS_REMOVED};
 	struct maintenance_objects *o = f->o;
 	char key[BLOB_KEY_CAP];
-	bool same;
 	int r = -1;
 
 	blob_object_key(&f->blob->d, key);
-	if (is_as_read(o, key, seen, &same, err) < 0)
-		return -1;
-	if (!same)
-		return 0; /* it is another one by now, which nobody has read */
-	if (!mark(f)) {
-		r = tell_affected(f, "damaged in the object store" RELIED, NULL, err);
-	} else if (tell_affected(f,
-	                         "damaged in the object store: removed; the next job that needs "
-	                         "it puts it there again",
-	                         why, err) == 0 &&
-	           app_may_remove(o->app, err) == 0) {
+	if (!mark(f))
+		r = tell_affected(f, &relied, err);
+	else if (tell_affected(f, &removed, err) == 0 && app_may_remove(o->app, err) == 0)
 		r = remove_read(o, key, seen, err);
-	}
 	unmark(f);
 	return r;
 }
 
 /* The blob is marked before its manifests are looked for, so that no put takes it for whole that
  * begins now. */
-static int set_aside(struct maintenance_objects *o, size_t i, bool unread, struct err *err)
+static int set_aside(struct affected *f, size_t i, bool unread, struct err *err)
 {
-	const struct blob_entry *x = &o->x[i];
+	static const struct end cannot = {UNREADABLE, NULL, LOSS_UNREAD};
+	struct maintenance_objects *o = f->o;
+	bool marked = !unread && blob_going_begin(o->app->blobs, &f->blob->d);
+	int r = blob_objects_each(o->app->objects, BLOBS_MANIFEST, note_affected, f, err);
+
+	if (r == 0 && marked)
+		r = remove_damaged(f, &o->seen[i], err);
+	else if (r == 0)
+		r = tell_affected(f, unread ? &cannot : &relied, err);
+	if (marked)
+		blob_going_end(o->app->blobs, &f->blob->d);
+	return r;
+}
+
+/* By what the folder has: nobody notices. */
+static int mend(struct affected *f, size_t i, bool *mended, struct err *err)
+{
+	static const struct end again = {MENDED, NULL, LOSS_MENDED};
+	struct maintenance_objects *o = f->o;
+	char key[BLOB_KEY_CAP];
+	bool same;
+
+	*mended = true;
+	blob_object_key(&f->blob->d, key);
+	if (is_as_read(o, key, &o->seen[i], &same, err) < 0)
+		return -1;
+	if (!same)
+		return 0; /* it is another one by now, which nobody has read */
+	if (blob_objects_mend(o->app->objects, o->app->blobs, key, &f->blob->d, &o->over, mended,
+	                      err) < 0)
+		return -1;
+	if (!*mended)
+		return 0;
+	if (blob_objects_each(o->app->objects, BLOBS_MANIFEST, note_affected, f, err) < 0)
+		return -1;
+	return tell_affected(f, &again, err);
+}
+
+static int deal_with(struct maintenance_objects *o, size_t i, bool unread, struct err *err)
+{
 	AUTO_ARENA struct arena *a = arena_new();
 	struct affected *f = ARENA_NEW(a, struct affected);
-	bool marked = !unread && blob_going_begin(o->app->blobs, &x->d);
-	int r;
+	bool mended = false;
 
 	f->magic = AFFECTED_MAGIC;
 	f->o = o;
 	f->a = a;
-	f->blob = x;
-	r = blob_objects_each(o->app->objects, BLOBS_MANIFEST, note_affected, f, err);
-	if (r == 0 && marked)
-		r = remove_damaged(f, &o->seen[i], err);
-	else if (r == 0)
-		r = tell_affected(f, unread ? UNREADABLE : "damaged in the object store" RELIED,
-		                  NULL, err);
-	if (marked)
-		blob_going_end(o->app->blobs, &x->d);
-	return r;
+	f->blob = &o->x[i];
+	if (!unread && mend(f, i, &mended, err) < 0)
+		return -1;
+	return mended ? 0 : set_aside(f, i, unread, err);
 }
 
 /* One that cannot be dealt with, for the store is away, stays for the next time. */
@@ -378,7 +465,7 @@ static int settle(struct maintenance_objects *o, struct err *err)
 
 		if (v != DAMAGED && v != UNREAD)
 			continue;
-		if (set_aside(o, i, v == UNREAD, err) < 0)
+		if (deal_with(o, i, v == UNREAD, err) < 0)
 			return -1;
 		atomic_store(&o->verdict[i], TOLD);
 		o->told++;
@@ -443,6 +530,36 @@ static void tick(void *arg)
 	atomic_store(&o->over, true);
 }
 
+/* One of a repository stays, though nobody can read it. */
+static int list_damaged(struct maintenance_objects *o, struct arena *a, const struct blob_entry *x,
+                        const char *key, struct err *err)
+{
+	AUTO_MAP struct map *told = map_new();
+	const struct manifest_file list = {.path = "its list of files", .size = x->size};
+	struct maintenance_item item = {
+		.kind = "weights", .path = list.path, .bytes = x->size, .words = MENDED};
+	const char *source = NULL;
+	char hex[HASH_HEX_CAP];
+	bool mended, is_repo;
+
+	digest_hex(&x->d, hex);
+	if (blob_objects_mend(o->app->objects, o->app->blobs, key, &x->d, &o->over, &mended, err) <
+	            0 ||
+	    maintenance_tell_repo(o->app, o->t, told, hex, &list, mended ? LOSS_MENDED : LOSS_LIST,
+	                          &is_repo, err) < 0)
+		return -1;
+	if (is_repo)
+		return 0;
+	if (mended) {
+		if (maintenance_fail_mirrors(o->app, a, hex, NULL, &source, err) < 0)
+			return -1;
+		item.name = source != NULL ? source : arena_printf(a, "manifest %s", hex);
+		maintenance_found(o->t, &item);
+		return 0;
+	}
+	return tell(o, a, &x->d, "its list of files", "damaged", x->size, err);
+}
+
 static int read_manifest(void *arg, const struct blob_entry *x, struct err *err)
 {
 	AUTO_ARENA struct arena *a = arena_new();
@@ -472,7 +589,7 @@ static int read_manifest(void *arg, const struct blob_entry *x, struct err *err)
 	}
 	if (n != x->size || digest_same(&got, &x->d))
 		return 0;
-	return tell(o, a, &x->d, "its list of files", "damaged", x->size, err);
+	return list_damaged(o, a, x, key, err);
 }
 
 int maintenance_verify_objects(struct maintenance_objects *o, struct err *err)

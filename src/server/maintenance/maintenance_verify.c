@@ -106,13 +106,13 @@ struct affected { /* by one blob */
 	uint64_t size;
 	const char *words; /* what is wrong with it */
 	struct map *held;  /* manifests whose tree was in use: what is said of them */
-	struct map *repos; /* that were told of: each of their commits has it */
+	struct map *repos; /* what was told of: each of their commits has it */
 	size_t found;
 };
 
 /* The file that this blob is in the manifest; NULL: none. */
-static const char *file_of(struct affected *f, const struct digest *name, struct arena *a,
-                           struct err *err)
+static const struct manifest_file *file_of(struct affected *f, const struct digest *name,
+                                           struct arena *a, struct err *err)
 {
 	struct manifest m;
 
@@ -122,7 +122,7 @@ static const char *file_of(struct affected *f, const struct digest *name, struct
 	}
 	for (size_t i = 0; i < m.n; i++)
 		if (digest_same(&m.file[i].sha256, f->blob))
-			return m.file[i].path;
+			return &m.file[i];
 	return NULL;
 }
 
@@ -144,57 +144,31 @@ static int drop_one(void *arg, const struct blob_entry *x, struct err *err)
 	return 0;
 }
 
-/* Of a repository of our own, which nobody else has. *told: it was one. */
-static int tell_repo(struct affected *f, struct arena *a, const char *hex, const char *path,
-                     bool *told, struct err *err)
-{
-	struct maintenance_item x;
-	struct model_repo r;
-	int rc = meta_repo_of_manifest(f->v->app->meta, a, hex, &r, err);
-
-	*told = rc == 0;
-	if (rc < 0 && err->code != ERR_NOT_FOUND)
-		return -1;
-	err_clear(err);
-	/* an upload is told of by the commit that names it, under the name that it has there */
-	if (!*told || strncmp(path, HUB_FILES, strlen(HUB_FILES)) != 0 ||
-	    map_set(f->repos, str_of(r.id), f) != NULL)
-		return 0;
-	path += strlen(HUB_FILES);
-	x = damaged("repository", arena_printf(a, "%s/%s/%s", r.type, r.owner, r.name), path,
-	            f->size,
-	            weights_in_objects(f->v->app)
-	                    ? f->words
-	                    : "damaged: quarantined; nobody else has it: upload it again");
-	maintenance_found(f->v->t, &x);
-	f->found++;
-	return 0;
-}
-
 static int tell_one(void *arg, const struct blob_entry *entry, struct err *err)
 {
 	const struct digest *name = &entry->d;
 	AUTO_ARENA struct arena *a = arena_new();
 	struct affected *f = FROM_VOID(struct affected, arg, AFFECTED_MAGIC);
-	const char *path = file_of(f, name, a, err), *source = NULL, *words, *why;
+	const struct manifest_file *file = file_of(f, name, a, err);
+	bool in_objects = weights_in_objects(f->v->app), is_repo;
+	const char *source = NULL, *words, *why;
 	struct maintenance_item x;
 	char hex[HASH_HEX_CAP];
-	bool told;
 
-	if (path == NULL)
+	if (file == NULL)
 		return 0;
 	digest_hex(name, hex);
-	if (tell_repo(f, a, hex, path, &told, err) < 0)
+	if (maintenance_tell_repo(f->v->app, f->v->t, f->repos, hex, file,
+	                          in_objects ? LOSS_IN_FOLDER : LOSS_DAMAGED, &is_repo, err) < 0)
 		return -1;
-	if (told)
+	if (is_repo)
 		return 0;
 	words = map_get(f->held, str_of(hex));
-	why = arena_printf(a, "%s was %s", path, f->words);
-	if (maintenance_fail_mirrors(f->v->app, a, hex, weights_in_objects(f->v->app) ? NULL : why,
-	                             &source, err) < 0)
+	why = arena_printf(a, "%s was %s", file->path, f->words);
+	if (maintenance_fail_mirrors(f->v->app, a, hex, in_objects ? NULL : why, &source, err) < 0)
 		return -1;
-	x = damaged("weights", source != NULL ? source : arena_printf(a, "manifest %s", hex), path,
-	            f->size, words != NULL ? words : f->words);
+	x = damaged("weights", source != NULL ? source : arena_printf(a, "manifest %s", hex),
+	            file->path, f->size, words != NULL ? words : f->words);
 	maintenance_found(f->v->t, &x);
 	f->found++;
 	return 0;
@@ -236,7 +210,7 @@ static int quarantine_blob(struct verify *v, const struct blob_size *b, struct e
 	digest_hex(&b->d, hex);
 	x = damaged("weights blob", hex, NULL, b->size,
 	            "damaged: quarantined; no weights refer to it");
-	if (f.found == 0)
+	if (f.found == 0 && map_count(repos) == 0)
 		maintenance_found(v->t, &x);
 	return 0;
 }
@@ -289,11 +263,18 @@ static int quarantine_manifest(struct verify *v, struct arena *a, const struct d
 					 "needs it fetches what is missing";
 	const char *source = NULL;
 	struct maintenance_item x;
+	struct model_repo repo;
 	char hex[HASH_HEX_CAP];
 
 	digest_hex(name, hex);
-	if (blobs_quarantine_manifest(v->app->blobs, name, err) < 0 ||
-	    maintenance_fail_mirrors(v->app, a, hex, weights_in_objects(v->app) ? NULL : words,
+	if (blobs_quarantine_manifest(v->app->blobs, name, err) < 0)
+		return -1;
+	if (meta_repo_of_manifest(v->app->meta, a, hex, &repo, err) == 0)
+		return 0; /* its repository is told of */
+	if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	if (maintenance_fail_mirrors(v->app, a, hex, weights_in_objects(v->app) ? NULL : words,
 	                             &source, err) < 0)
 		return -1;
 	x = damaged("weights", source != NULL ? source : arena_printf(a, "manifest %s", hex), NULL,
@@ -379,7 +360,7 @@ static int check_mirrors(struct verify *v, struct err *err)
 		    (v->objects != NULL ? maintenance_check_kept(v->objects, &x[i], err)
 		                        : check_mirror(v, &x[i], err)) < 0)
 			return -1;
-	return 0;
+	return maintenance_check_repos(v->app, v->t, v->objects, err);
 }
 
 /* ---- copies on the node -------------------------------------------------------------------- */
