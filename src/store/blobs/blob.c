@@ -326,9 +326,8 @@ static int all_here(struct blobs *b, const struct manifest *m, struct err *err)
 {
 	for (size_t i = 0; i < m->n; i++)
 		if (!blobs_has(b, &m->file[i].sha256, m->file[i].size))
-			return err_set(err, ERR_CONFLICT,
-			               "the blob of %s is not in %s: fetch it first",
-			               m->file[i].path, b->dir);
+			return err_set(err, ERR_CONFLICT, "the bytes of %s are not in the store",
+			               m->file[i].path);
 	return 0;
 }
 
