@@ -295,6 +295,16 @@ static bool is_there(const struct sum *s, const char *path)
 	       hub_listing_folder(l, str_of(path)) != NULL || map_get(s->at, str_of(path)) != NULL;
 }
 
+/* Then it is not there for who brings it. */
+static bool is_lost(const struct sum *s, const char *path)
+{
+	const struct hub_repo *b = s->base;
+	const struct hub_file *f = hub_listing_file(&b->l, str_of(path));
+
+	return f != NULL && f->size > 0 &&
+	       !repo_bytes_kept(s->c->app, &b->sha256[f - b->l.file], f->size);
+}
+
 static int apply_line(struct sum *s, const struct change_line *l, struct err *err)
 {
 	struct added x = {.f = {.path = l->path, .size = l->size}, .sha256 = l->sha256};
@@ -304,7 +314,7 @@ static int apply_line(struct sum *s, const struct change_line *l, struct err *er
 	if (s->c->add_only && !adds)
 		return err_set(err, ERR_INVALID, "%s: a commit with addOnly deletes nothing",
 		               l->path);
-	if (s->c->add_only && is_there(s, l->path)) {
+	if (s->c->add_only && is_there(s, l->path) && !is_lost(s, l->path)) {
 		s->c->files_there++;
 		s->c->bytes_there += l->size;
 		return 0;
