@@ -145,6 +145,19 @@ def test_nothing_is_overwritten_and_no_commit_lost(site):
 
 
 @pytest.mark.skipif(not shutil.which("ccache"), reason="no ccache")
+def test_one_that_a_disk_has_lost(site):
+    """It is compiled again, and kept; all others are filled."""
+    def touch(text):
+        return ["ls $CUDA_CACHE_PATH | tr '\\n' ' '", *(f"[ -e $CUDA_CACHE_PATH/{n} ] || echo {n} {text} > $CUDA_CACHE_PATH/{n}" for n in ("one", "two"))]
+    run(site, touch("first"), repo="lost")
+    digest = hashlib.sha256(b"one first\n").hexdigest()
+    (site.data / "store/blobs/sha256" / digest[:2] / digest).unlink()
+    second = run(site, touch("second"), repo="lost")
+    assert site.user_lines(second) == ["two "] and "1 file added" in site.logs(second), site.logs(second)
+    assert site.user_lines(run(site, touch("third"), repo="lost")) == ["one two "]
+    assert [text for path, text in sorted(listing(site, "ann/lost").items()) if path.endswith(("/one", "/two"))] == ["one second\n", "two first\n"]
+
+
 def test_what_was_used_is_not_what_was_made(site):
     """ccache sets the times of an entry that it uses, unless they are those of this moment."""
     commands = ["echo 'int x;' > /tmp/x.c; cd /tmp; ccache gcc -c x.c -o x.o; ccache --print-stats | grep -E '^(direct_cache_hit|cache_miss)'"]

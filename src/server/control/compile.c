@@ -106,12 +106,16 @@ static struct str text_of(const struct hub_repo *files, struct arena *a, enum co
 	return arena_str(a, buf_view(&text));
 }
 
-/* Whether the file at `i` is of use on the device, and where it lies then. */
+/* Whether the file at `i` is of use on the device, and where it lies then. One whose bytes are lost
+ * is compiled again. */
 static bool is_of_use(const struct hub_repo *files, struct arena *a, const char *device, size_t i,
                       struct compile_place *at)
 {
-	return files->is_here[i] && compile_cache_place(a, files->l.file[i].path, at) &&
-	       (at->device[0] == '\0' || strcmp(at->device, device) == 0);
+	const struct hub_file *f = &files->l.file[i];
+
+	return files->is_here[i] && compile_cache_place(a, f->path, at) &&
+	       (at->device[0] == '\0' || strcmp(at->device, device) == 0) &&
+	       (f->size == 0 || repo_bytes_kept(files->app, &files->sha256[i], f->size));
 }
 
 static void sort_out(const struct hub_repo *files, struct arena *a, const char *device,
