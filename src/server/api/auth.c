@@ -7,6 +7,7 @@
 #include "server/data/repos.h"
 
 #define TOKEN_MAX 200
+#define HF_PREFIX "hf_" /* without it some clients of a Hub send no token: @huggingface/hub */
 #define TOKENS_MAX 10000
 #define JOB_USE "job-token\n"
 #define USE_CAP 32
@@ -385,6 +386,8 @@ int auth_request(struct request *rq, enum scope scope, struct err *err)
 	header = str_trim(header);
 	if (basic && token_of_basic(rq, &header, err) < 0)
 		return -1;
+	if (str_starts(header, HF_PREFIX APP_TOKEN))
+		header = str_skip(header, strlen(HF_PREFIX));
 	if (may(ctx->app, rq->arena, header, rq->local, &w, err) < 0)
 		return -1;
 	if (scope == SCOPE_RUNNER && w->attempt_id == NULL)
