@@ -529,10 +529,11 @@ struct repo_ops {
 	               const struct repo_new_ref *want, struct err *err);
 	int (*remove_ref)(const struct ask *ask, const struct hub_name *at, bool tag,
 	                  struct err *err);
-	/* A revision's commit and those before it. ERR_HUB_REPO_NOT_FOUND, too, for what is
-	 * mirrored. */
+	/* A revision's commit and those before it; *total (may be NULL): how many all are.
+	 * ERR_HUB_REPO_NOT_FOUND, too, for what is mirrored. */
 	int (*commits)(const struct ask *ask, const struct hub_name *at, size_t skip, size_t most,
-	               struct model_repo_commit **out, size_t *n, bool *more, struct err *err);
+	               struct model_repo_commit **out, size_t *n, bool *more, uint64_t *total,
+	               struct err *err);
 	/* Its listing, to be closed by hub_ops.close. `opens`: for a commit that opens a pull
 	 * request. */
 	int (*open_to_write)(const struct ask *ask, const struct hub_name *at, bool opens,

@@ -64,7 +64,7 @@ int hub_get_large(struct request *rq, struct err *err)
 	for (size_t i = 0; i < n; i++)
 		js_large(&js, &f[i]);
 	js_end(&js);
-	if (more && hub_link_more(rq, skip + n, err) < 0)
+	if (more && hub_link_more(rq, skip + n, 0, err) < 0)
 		return -1;
 	return hub_send_json(rq, &out, err);
 }

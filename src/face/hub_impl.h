@@ -49,8 +49,9 @@ int hub_send_json(struct request *rq, const struct buf *out, struct err *err) MU
 int hub_done(struct request *rq) MUST_CHECK; /* "{}" */
 /* How many entries a page leaves out, which the parameter p says. */
 int hub_skip(struct request *rq, size_t *out, struct err *err) MUST_CHECK;
-/* Says where the next page is: this path, with so many entries left out. */
-int hub_link_more(struct request *rq, size_t skip, struct err *err) MUST_CHECK;
+/* Says where the next page is: this path, with so many entries left out, and of `limit` (0: as many
+ * as a page has). */
+int hub_link_more(struct request *rq, size_t skip, size_t limit, struct err *err) MUST_CHECK;
 /* What the client sends, as it comes. */
 struct repo_bytes hub_body(struct request *rq);
 /* What this server lets a client do later, without a token, is signed with the key of its
@@ -104,6 +105,7 @@ int hub_post_shard(struct request *rq, struct err *err);
 int hub_get_no_chunk(struct request *rq, struct err *err);
 
 int hub_get_file(struct request *rq, struct err *err);
+int hub_get_raw(struct request *rq, struct err *err);
 int hub_get_info(struct request *rq, struct err *err);
 int hub_get_tree(struct request *rq, struct err *err);
 int hub_post_paths(struct request *rq, struct err *err);

@@ -80,11 +80,14 @@ int hub_skip(struct request *rq, size_t *out, struct err *err)
 	return 0;
 }
 
-int hub_link_more(struct request *rq, size_t skip, struct err *err)
+int hub_link_more(struct request *rq, size_t skip, size_t limit, struct err *err)
 {
 	AUTO_BUF struct buf link = BUF_INIT(LINK_MAX);
 
-	buf_printf(&link, "<%s%.*s?p=%zu>; rel=\"next\"", face_url(rq), STR_ARG(rq->path), skip);
+	buf_printf(&link, "<%s%.*s?p=%zu", face_url(rq), STR_ARG(rq->path), skip);
+	if (limit > 0)
+		buf_printf(&link, "&limit=%zu", limit);
+	buf_puts(&link, ">; rel=\"next\"");
 	if (buf_check(&link, "the address of the next page", err) < 0)
 		return -1;
 	reply_header(rq, "Link", buf_cstr(&link));
@@ -97,14 +100,18 @@ int hub_get_commits(struct request *rq, struct err *err)
 	AUTO_BUF struct buf out = BUF_INIT(HUB_LISTING_MAX);
 	const struct repo_ops *ops = face_ctx(rq)->ops->repos;
 	struct model_repo_commit *c = NULL;
+	int64_t limit = request_query_int(rq, "limit", 0, err);
 	struct hub_name name = {0};
 	bool more = false;
+	uint64_t total = 0;
 	struct js js;
-	size_t n = 0, skip = 0;
+	size_t n = 0, skip = 0, most = limit > 0 ? (size_t)MIN(limit, PAGE) : PAGE;
 
-	if (hub_skip(rq, &skip, err) < 0 || hub_name_of(rq, &name, err) < 0)
+	if (err->code != ERR_NONE || hub_skip(rq, &skip, err) < 0 ||
+	    hub_name_of(rq, &name, err) < 0)
 		return -1;
-	if (ops == NULL || ops->commits(face_ask(rq), &name, skip, PAGE, &c, &n, &more, err) < 0) {
+	if (ops == NULL || ops->commits(face_ask(rq), &name, skip, most, &c, &n, &more,
+	                                skip == 0 ? &total : NULL, err) < 0) {
 		if (ops != NULL && err->id != ERR_HUB_REPO_NOT_FOUND)
 			return -1;
 		err_clear(err);
@@ -115,8 +122,10 @@ int hub_get_commits(struct request *rq, struct err *err)
 	for (size_t i = 0; i < n; i++)
 		hub_js_own_commit(&js, &c[i]);
 	js_end(&js);
-	if (more && hub_link_more(rq, skip + n, err) < 0)
+	if (more && hub_link_more(rq, skip + n, limit > 0 ? most : 0, err) < 0)
 		return -1;
+	if (skip == 0)
+		reply_header(rq, "X-Total-Count", arena_printf(rq->arena, "%" PRIu64, total));
 	return hub_send_json(rq, &out, err);
 }
 

@@ -564,6 +564,9 @@ int meta_repo_commit_begins(struct meta *m, struct arena *a, const char *repo_id
 int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const char *commit,
                   size_t skip, size_t limit, struct model_repo_commit **out, size_t *n,
                   struct err *err) MUST_CHECK;
+/* How many that are, in all. */
+int meta_repo_log_length(struct meta *m, const char *repo_id, const char *commit, uint64_t *n,
+                         struct err *err) MUST_CHECK;
 /* A xorb that was sent; known already is fine. All of a team may take as much as its quota. */
 int meta_repo_xorb(struct meta *m, const char *repo_id, const struct model_ref *xorb,
                    uint64_t quota, struct err *err) MUST_CHECK;

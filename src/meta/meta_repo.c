@@ -498,6 +498,23 @@ int meta_repo_log(struct meta *m, struct arena *a, const char *repo_id, const ch
 	                 sizeof(**out), meta_repo_commit_row, out, n, err);
 }
 
+int meta_repo_log_length(struct meta *m, const char *repo_id, const char *commit, uint64_t *n,
+                         struct err *err)
+{
+	int64_t found = 0;
+
+	if (meta_number(m,
+	                "WITH RECURSIVE line(c) AS (SELECT \"commit\" FROM repo_commits"
+	                " WHERE repo_id = ?1 AND \"commit\" = ?2 UNION ALL"
+	                " SELECT p.parent FROM line JOIN repo_commits p"
+	                " ON p.repo_id = ?1 AND p.\"commit\" = line.c WHERE p.parent IS NOT NULL)"
+	                " SELECT count(*) FROM line",
+	                DB_ARGS(db_text(repo_id), db_text(commit)), &found, err) < 0)
+		return -1;
+	*n = (uint64_t)found;
+	return 0;
+}
+
 int meta_repos_fit(uint64_t held, uint64_t more, uint64_t quota, struct err *err)
 {
 	char have[UNITS_CAP], want[UNITS_CAP], most[UNITS_CAP];

@@ -854,7 +854,7 @@ static void repositories_are_committed_to(void **state)
 	                                  .n_uploads = 1};
 	struct model_repo_ref ref = {"repo001", REPO_TAG, "v1", commits[1]};
 	struct model_repo r = {0};
-	uint64_t swept = 0;
+	uint64_t swept = 0, length = 0;
 	bool moved = false, evicted = true;
 	size_t n = 0;
 
@@ -888,6 +888,11 @@ static void repositories_are_committed_to(void **state)
 	assert_ok(meta_repo_log(p->m, p->a, "repo001", commits[1], 1, 10, &log, &n, &p->err),
 	          &p->err);
 	assert_int_equal(n, 1);
+	for (size_t i = 0; i < 2; i++) {
+		assert_ok(meta_repo_log_length(p->m, "repo001", commits[i], &length, &p->err),
+		          &p->err);
+		assert_int_equal(length, i + 1);
+	}
 	/* what a commit names stays, what none names is forgotten, and nothing is evicted */
 	assert_ok(meta_repo_uploads_sweep(p->m, 50, &swept, &p->err), &p->err);
 	assert_int_equal(swept, 0);

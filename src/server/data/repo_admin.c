@@ -443,7 +443,8 @@ int repo_refs(struct app *app, struct arena *a, const struct model_repo *r, stru
 
 /* The page, and whether there is another one. */
 static int list_commits(const struct ask *ask, const struct hub_name *at, size_t skip, size_t most,
-                        struct model_repo_commit **out, size_t *n, bool *more, struct err *err)
+                        struct model_repo_commit **out, size_t *n, bool *more, uint64_t *total,
+                        struct err *err)
 {
 	enum repo_found how;
 	struct model_repo r;
@@ -457,7 +458,8 @@ static int list_commits(const struct ask *ask, const struct hub_name *at, size_t
 	if (how == REPO_NONE)
 		return err_missing(err, ERR_HUB_REPO_NOT_FOUND);
 	if (repo_commit_of(ask->app, ask->a, &r, at->rev, &commit, err) < 0 ||
-	    meta_repo_log(ask->app->meta, ask->a, r.id, commit, skip, most, out, n, err) < 0)
+	    meta_repo_log(ask->app->meta, ask->a, r.id, commit, skip, most, out, n, err) < 0 ||
+	    (total != NULL && meta_repo_log_length(ask->app->meta, r.id, commit, total, err) < 0))
 		return -1;
 	*more = *n > 0 && (*out)[*n - 1].parent != NULL;
 	return 0;
