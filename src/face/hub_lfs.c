@@ -145,7 +145,8 @@ static int read_objects(struct request *rq, const struct doc *body, struct repo_
 		return err_set(err, ERR_INVALID, "objects: expected a list");
 	if (body_text(body, "hash_algo", false, &kind, err) < 0)
 		return -1;
-	if (kind != NULL && strcmp(kind, "sha256") != 0)
+	/* @huggingface/hub spells it with a _ */
+	if (kind != NULL && strcmp(kind, "sha256") != 0 && strcmp(kind, "sha_256") != 0)
 		return err_set(err, ERR_INVALID, "hash_algo: \"%.40s\" is not sha256", kind);
 	DOC_EACH (item, list) {
 		struct repo_upload *u = &(*out)[*n];
