@@ -85,7 +85,7 @@ int hub_name_of(struct request *rq, struct hub_name *out, struct err *err)
 		               "character",
 		               HUB_REV_MAX);
 	name.id = arena_strz(rq->arena, id);
-	name.rev = rev.n > 0 ? arena_strz(rq->arena, rev) : MAIN;
+	name.rev = rev.n > 0 && !str_eq(rev, "HEAD") ? arena_strz(rq->arena, rev) : MAIN;
 	*out = name;
 	return 0;
 }
@@ -261,6 +261,7 @@ static int nothing(struct request *rq, struct err *err)
 }
 
 #define FILE_OF "/resolve/{rev}/{path...}"
+#define RAW_OF "/raw/{rev}/{path...}"
 #define LFS "/info/lfs/objects/batch" /* below name.git */
 #define OLD "/api/{type}/{name}"      /* names of old have no owner */
 #define REPO "/api/{type}/{owner}/{name}"
@@ -275,6 +276,12 @@ static const struct route routes[] = {
 	{ HTTP_GET,  SCOPE_READ, 0, "/spaces/{name}" FILE_OF,           hub_get_file, "The same" },
 	{ HTTP_GET,  SCOPE_READ, 0, "/{owner}/{name}" FILE_OF,          hub_get_file, "A file of a model; ranges" },
 	{ HTTP_GET,  SCOPE_READ, 0, "/{name}" FILE_OF,                  hub_get_file, "The same" },
+	{ HTTP_GET,  SCOPE_READ, 0, "/datasets/{owner}/{name}" RAW_OF,  hub_get_raw, "A file of a data set as git has it: of a large one the pointer" },
+	{ HTTP_GET,  SCOPE_READ, 0, "/datasets/{name}" RAW_OF,          hub_get_raw, "The same" },
+	{ HTTP_GET,  SCOPE_READ, 0, "/spaces/{owner}/{name}" RAW_OF,    hub_get_raw, "The same of a space" },
+	{ HTTP_GET,  SCOPE_READ, 0, "/spaces/{name}" RAW_OF,            hub_get_raw, "The same" },
+	{ HTTP_GET,  SCOPE_READ, 0, "/{owner}/{name}" RAW_OF,           hub_get_raw, "The same of a model" },
+	{ HTTP_GET,  SCOPE_READ, 0, "/{name}" RAW_OF,                   hub_get_raw, "The same" },
 	{ HTTP_POST, SCOPE_PUSH, FILES_BODY_MAX, "/datasets/{owner}/{name}" LFS, hub_post_lfs_batch, "Where to send large files of a data set" },
 	{ HTTP_POST, SCOPE_PUSH, FILES_BODY_MAX, "/spaces/{owner}/{name}" LFS,   hub_post_lfs_batch, "The same of a space" },
 	{ HTTP_POST, SCOPE_PUSH, FILES_BODY_MAX, "/{owner}/{name}" LFS,          hub_post_lfs_batch, "The same of a model" },

@@ -3,7 +3,10 @@
  * clients count them, and that is all they check. What a HEAD says makes the names in their caches,
  * so it is said with every reply, also with one that sends them elsewhere.
  */
+#include "base/fs.h"
 #include "face/hub_impl.h"
+
+#include <sys/mman.h>
 
 #define TYPE "application/octet-stream"
 
@@ -92,4 +95,29 @@ static int send_file(struct request *rq, const struct hub_listing *l, struct err
 int hub_get_file(struct request *rq, struct err *err)
 {
 	return hub_with(rq, send_file, err);
+}
+
+/* As git has it: of a large file the pointer. */
+static int send_raw(struct request *rq, const struct hub_listing *l, struct err *err)
+{
+	const struct hub_file *f = hub_listing_file(l, hub_arg(rq, "path"));
+	char text[HUB_POINTER_CAP], etag[HUB_OID_LEN * 2 + 1];
+	AUTO_FD int fd = -1;
+	size_t n;
+
+	if (f == NULL || !f->lfs)
+		return send_file(rq, l, err);
+	n = hub_pointer(f, text);
+	hex_encode(f->oid, HUB_OID_LEN, etag);
+	fd = memfd_create("pointer", MFD_CLOEXEC); /* clients ask for ranges of it */
+	if (fd < 0)
+		return err_errno(err, errno, "the pointer of %s", f->path);
+	if (fs_pwrite_all(fd, text, n, 0, err) < 0)
+		return -1;
+	return reply_file(rq, "text/plain; charset=utf-8", TAKE_FD(fd), n, etag);
+}
+
+int hub_get_raw(struct request *rq, struct err *err)
+{
+	return hub_with(rq, send_raw, err);
 }

@@ -164,7 +164,7 @@ static int fake_to_write(const struct ask *ask, enum hub_type type, const char *
 
 static int fake_commits(const struct ask *ask, const struct hub_name *name, size_t skip,
                         size_t most, struct model_repo_commit **out, size_t *n, bool *more,
-                        struct err *err)
+                        uint64_t *total, struct err *err)
 {
 	return err_set(err, ERR_HUB_REPO_NOT_FOUND, "there is no repository %s of ours", name->id);
 }
@@ -499,6 +499,29 @@ static void heads_describe(void **state UNUSED)
 	assert_int_equal(g.status, 200);
 	assert_string_equal(header(&f, &g, "Content-Length"), "0");
 	assert_int_equal(hub.looks, 3); /* of the listing: bytes were not asked for */
+	stop(&f);
+}
+
+static void a_file_as_git_has_it(void **state UNUSED)
+{
+	struct app f;
+	struct got g;
+
+	start(&f, 0);
+	g = get(&f, "/Ada/Net/raw/HEAD/" BIG_PATH);
+	assert_int_equal(g.status, 200);
+	assert_string_equal(hub.rev, "main");
+	assert_string_equal(
+		arena_strz(f.a, g.text),
+		arena_printf(f.a,
+	                     "version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize "
+	                     "3000000\n",
+	                     hub.sha256));
+	g = send(&f, HTTP_HEAD, "/Ada/Net/raw/main/README.md", NULL, NULL, NULL);
+	assert_int_equal(g.status, 200);
+	assert_string_equal(header(&f, &g, "ETag"), "\"" HELLO "\"");
+	g = get(&f, "/Ada/Net/raw/main/none");
+	assert_refused(&f, &g, 404, "EntryNotFound", "raw");
 	stop(&f);
 }
 
@@ -933,6 +956,7 @@ static void single_paths(void **state UNUSED)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_is_refused),
+	cmocka_unit_test(a_file_as_git_has_it),
 	cmocka_unit_test(hubs_that_fail),
 	cmocka_unit_test(kept_words_that_are_no_object),
 	cmocka_unit_test(what_paths_name),
