@@ -24,8 +24,9 @@ struct workers {
 	struct task *queue; /* a ring of `cap` */
 	unsigned cap, head, n;
 	unsigned n_owned; /* of the queue: these may have to wait for a thread that is idle */
-	struct workers_owner *owners; /* of what runs, by thread */
-	unsigned n_busy, n_begun;
+	struct workers_owner *owners;     /* of what runs, by thread */
+	unsigned n_busy, n_begun, n_idle; /* idle: wait for `some` */
+	bool waking;                      /* one of these has been woken, and does not run yet */
 	bool stop;
 	char name[16];             /* what the kernel shows for a thread */
 	unsigned n_threads, spare; /* spare: see workers_spare() */
@@ -100,6 +101,17 @@ static bool take(struct workers *w, struct task *out)
 	return true;
 }
 
+/* One at a time: who wakes up takes a task, and wakes the next one if there is more. Many short
+ * tasks at once are done by few threads that way, without a switch for each. True: signal `some`,
+ * after the lock. */
+static bool wakes_one(struct workers *w)
+{
+	bool may = w->n > 0 && w->n_idle > 0 && !w->waking;
+
+	w->waking = w->waking || may;
+	return may;
+}
+
 static void *work(void *arg)
 {
 	struct workers *w = FROM_VOID(struct workers, arg, WORKERS_MAGIC);
@@ -111,18 +123,25 @@ static void *work(void *arg)
 	my_place.i = me;
 	for (;;) {
 		struct task t;
+		bool more;
 
 		while (!take(w, &t)) {
 			if (w->n == 0 && w->stop) {
 				lock_give(&w->lock);
 				return NULL; /* all that was queued is done */
 			}
+			w->n_idle++;
 			cond_wait(&w->some, &w->lock);
+			w->n_idle--;
+			w->waking = false;
 		}
 		w->owners[me] = t.owner;
 		w->n_busy++;
+		more = wakes_one(w);
 		workers_check(w);
 		lock_give(&w->lock);
+		if (more)
+			cond_signal(&w->some);
 		t.fn(t.arg);
 		lock_take(&w->lock);
 		workers_check(w);
@@ -180,7 +199,7 @@ bool workers_own(struct workers *w, struct workers_owner owner)
 int workers_submit_for(struct workers *w, struct workers_owner owner, void (*fn)(void *arg),
                        void *arg, struct err *err)
 {
-	bool full;
+	bool full, wakes;
 
 	lock_take(&w->lock);
 	workers_check(w);
@@ -191,11 +210,12 @@ int workers_submit_for(struct workers *w, struct workers_owner owner, void (*fn)
 		w->n++;
 		w->n_owned += owner.id != 0;
 	}
+	wakes = wakes_one(w);
 	workers_check(w);
 	lock_give(&w->lock);
-	if (!full)
+	if (wakes)
 		cond_signal(&w->some); /* now: who wakes up finds the lock free */
-	else
+	if (full)
 		return err_set(err, ERR_BUSY,
 		               "all %u %s threads are busy and %u more requests are waiting",
 		               w->n_threads, w->name, w->cap);

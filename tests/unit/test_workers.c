@@ -42,6 +42,26 @@ static void workers_refuse_when_full(void **state UNUSED)
 	assert_int_equal(g.out, 5);
 }
 
+/* Each thread is woken, though one at a time. */
+static void workers_run_at_once(void **state UNUSED)
+{
+	struct workers *w = workers_new(16, 64, "test");
+	struct err err = {0};
+
+	for (int round = 0; round < 20; round++) {
+		struct gate g = {0};
+
+		for (int i = 0; i < 16; i++)
+			assert_ok(workers_submit(w, pass_gate, &g, &err), &err);
+		while (atomic_load(&g.in) < 16) /* or the test hangs */
+			clock_sleep_ms(1);
+		atomic_store(&g.open, true);
+		while (atomic_load(&g.out) < 16)
+			clock_sleep_ms(1);
+	}
+	workers_stop(w);
+}
+
 struct order {
 	unsigned next, bad;
 	struct place {
@@ -221,9 +241,9 @@ static void workers_lose_nothing(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(workers_refuse_when_full), cmocka_unit_test(workers_keep_order),
-	cmocka_unit_test(workers_are_shared_out),   cmocka_unit_test(workers_are_shared_within),
-	cmocka_unit_test(workers_are_owned_later),  cmocka_unit_test(workers_spare_some),
-	cmocka_unit_test(workers_lose_nothing),
+	cmocka_unit_test(workers_refuse_when_full),  cmocka_unit_test(workers_keep_order),
+	cmocka_unit_test(workers_run_at_once),       cmocka_unit_test(workers_are_shared_out),
+	cmocka_unit_test(workers_are_shared_within), cmocka_unit_test(workers_are_owned_later),
+	cmocka_unit_test(workers_spare_some),        cmocka_unit_test(workers_lose_nothing),
 };
 UNIT_MAIN(tests)
