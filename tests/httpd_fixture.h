@@ -36,6 +36,7 @@ struct world {
 	atomic_uint body_calls;
 	_Atomic(enum err_code) read_failed;
 	atomic_uint notes, failures;
+	atomic_uint authorized; /* or not: callers that were asked for */
 	/* of /stream: where its source fails, or hangs until nobody waits for it */
 	uint64_t source_ends;
 	bool source_hangs;
@@ -285,6 +286,9 @@ static const struct face *const faces[] = {&face, &other};
 
 static int authorize(struct request *rq, enum scope scope UNUSED, struct err *err)
 {
+	struct world *w = rq->ctx;
+
+	atomic_fetch_add(&w->authorized, 1);
 	if (!str_eq(request_header(rq, "authorization"), "Bearer good"))
 		return err_set(err, ERR_AUTH, "no such token");
 	rq->principal = rq->ctx;

@@ -213,14 +213,19 @@ void exchange_finish(struct exchange *x, bool cut)
 	exchange_leave_locked(x);
 }
 
+void exchange_collect(struct exchange *x)
+{
+	exchange_body_to(x, BODY_COLLECT);
+	x->kept.max = MAX(x->rq.route->body_max, 1);
+}
+
 /* The caller may be here; now libmicrohttpd collects the body, and needs no worker for that. */
 static void collect_body(struct exchange *x)
 {
 	lock_take(&x->lock);
 	exchange_check(x);
 	assert(x->suspended);
-	exchange_body_to(x, BODY_COLLECT);
-	x->kept.max = MAX(x->rq.route->body_max, 1);
+	exchange_collect(x);
 	exchange_leave_locked(x);
 }
 

@@ -32,6 +32,7 @@
 	                    */
 #define HEAD_MAX ((size_t)32 << 10)
 #define STREAM_BLOCK ((size_t)64 << 10) /* of a streamed reply, for one send */
+#define BODY_SHORT ((int64_t)16 << 10)  /* see comes_along() */
 #define PEM_MAX ((size_t)1 << 20)
 /* An unwanted body up to here is read, so that the connection can be kept... */
 #define DISCARD_SMALL ((int64_t)256 << 10)
@@ -287,11 +288,33 @@ static enum MHD_Result send_early(struct exchange *x)
  * are answered. */
 #define OTHERS_SHARE 4
 
+/* A short body that its sender has not asked leave for is taken before its caller is known: it
+ * comes with its head, is read when it is refused, too, and has room where the head has; and a
+ * worker has one turn instead of two. */
+static bool comes_along(const struct exchange *x)
+{
+	return x->body == BODY_WAITING && !x->expects && x->rq.body_len >= 0 &&
+	       x->rq.body_len <= BODY_SHORT && x->rq.route->body_max != ROUTE_BODY_STREAM;
+}
+
+/* libmicrohttpd reads on, and calls when all came. */
+static enum MHD_Result begin_body(struct exchange *x)
+{
+	x->body_started = true;
+	if (x->body == BODY_COLLECT)
+		conns_body(x->h, x->of, true);
+	return MHD_YES;
+}
+
 static enum MHD_Result start_work(struct exchange *x)
 {
 	if (atomic_load(&x->h->draining) && !x->h->o.handles_to_the_end) {
 		refuse(x, 503, ERR_UNAVAILABLE, "the server is shutting down");
 		return x->body_started ? send_reply(x) : send_early(x);
+	}
+	if (comes_along(x)) {
+		exchange_collect(x);
+		return begin_body(x);
 	}
 	if (!exchange_hold(x))
 		return MHD_NO; /* being stopped, as on_turn() finds a moment later */
@@ -324,12 +347,8 @@ static enum MHD_Result on_turn(struct exchange *x)
 
 	if (x->gone || (atomic_load(&x->h->aborting) && !x->done))
 		return MHD_NO;
-	if (!x->body_started && (x->body == BODY_NONE || wanted)) {
-		x->body_started = true; /* libmicrohttpd reads on, and calls when all came */
-		if (x->body == BODY_COLLECT)
-			conns_body(x->h, x->of, true);
-		return MHD_YES;
-	}
+	if (!x->body_started && (x->body == BODY_NONE || wanted))
+		return begin_body(x);
 	if (x->body_started && !x->body_ended) {
 		x->body_ended = true;
 		conns_body(x->h, x->of, false);

@@ -86,7 +86,7 @@ struct exchange {
 	bool refused;  /* answered before its body: the connection ends */
 	bool hang_up;  /* where the next request would begin is not clear: the connection ends */
 	bool authorized;
-	int fd; /* the socket, for what libmicrohttpd does not watch */
+	int fd;      /* the socket, for what libmicrohttpd does not watch */
 	uint64_t discarded;
 	struct stream *stream;   /* of a streamed reply; stream.c */
 	struct relayed *relayed; /* whose reply comes from another server; relay.c */
@@ -230,6 +230,8 @@ void exchange_finish(struct exchange *x, bool cut);
 /* Into the ring and out of it, with x->lock held; returns how many bytes went. */
 size_t exchange_put(struct exchange *x, const char *p, size_t n);
 size_t exchange_take(struct exchange *x, char *p, size_t cap);
+/* The body is to be kept, for a handler that has all of it; with x->lock held. */
+void exchange_collect(struct exchange *x);
 /* The body that was kept is of no more use: its memory is for others. */
 void exchange_forget(struct exchange *x);
 /* Adds to x->kept. ERR_TOO_BIG over the route's limit, ERR_UNAVAILABLE when all bodies together

@@ -242,6 +242,52 @@ static void httpd_cut_short(void **state UNUSED)
 	stop(&w);
 }
 
+/* A short body is there before anybody asks who sends it; a long one, and one whose sender asks for
+ * leave, is not begun before. */
+static void httpd_short_bodies_come_first(void **state UNUSED)
+{
+	static const struct {
+		const char *more;
+		size_t n;
+		bool first;
+	} rows[] = {
+		{"", 4, true},
+		{"", 900, true},
+		{"Expect: 100-continue\r\n", 4, false},
+	};
+	struct world w = {0};
+	char body[900];
+
+	memset(body, 'x', sizeof(body));
+	start(&w, NULL);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_BUF struct buf out = BUF_INIT(1 << 16);
+		AUTO_FD int fd = dial(&w);
+		char head[200];
+
+		FMT(head,
+		    "POST /secret" HOST
+		    "Authorization: Bearer good\r\n%sContent-Length: %zu\r\n" END,
+		    rows[i].more, rows[i].n);
+		atomic_store(&w.authorized, 0);
+		send_text(fd, head);
+		if (rows[i].first) {
+			assert_int_equal(send(fd, body, 2, MSG_NOSIGNAL), 2);
+			clock_sleep_ms(50);
+			assert_int_equal(atomic_load(&w.authorized), 0);
+		} else {
+			read_until(fd, " 100 Continue\r\n\r\n", &out);
+			assert_int_equal(atomic_load(&w.authorized), 1);
+			assert_int_equal(send(fd, body, 2, MSG_NOSIGNAL), 2);
+		}
+		assert_int_equal(send(fd, body, rows[i].n - 2, MSG_NOSIGNAL), rows[i].n - 2);
+		read_until(fd, NULL, &out);
+		assert_non_null(strstr(buf_cstr(&out), " 200 "));
+		assert_int_equal(atomic_load(&w.authorized), 1);
+	}
+	stop(&w);
+}
+
 static void httpd_silent_sender(void **state UNUSED)
 {
 	struct httpd_options o = {.stall_s = 1};
@@ -453,6 +499,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_refused_uploads),
 	cmocka_unit_test(httpd_refused_deaf_sender),
 	cmocka_unit_test(httpd_cut_short),
+	cmocka_unit_test(httpd_short_bodies_come_first),
 	cmocka_unit_test(httpd_silent_sender),
 	cmocka_unit_test(httpd_trickling_sender),
 	cmocka_unit_test(httpd_kept_bodies_have_a_deadline),
