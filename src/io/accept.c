@@ -13,6 +13,8 @@
 #include "io/httpd_impl.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -21,6 +23,14 @@
 #define PAUSE_MS 100  /* when there are no descriptors or no memory for another */
 #define SAY_MS 10000  /* between two lines about it */
 #define WAIT_MS 60000 /* a bound, nothing more */
+
+/* What is sent is meant to go: heads and pieces of a reply come one by one. */
+static void no_delay(int fd)
+{
+	const int on = 1;
+
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
 
 /* Takes fd. */
 static void hand_over(struct httpd *h, enum listener via, int fd, const struct sockaddr *sa,
@@ -33,6 +43,8 @@ static void hand_over(struct httpd *h, enum listener via, int fd, const struct s
 		(void)close(fd);
 		return;
 	}
+	if (via == LISTENER_TCP)
+		no_delay(fd);
 	c = conns_take(h, via, fd, sa);
 	if (!connection_begin(h, via, fd, sa, n))
 		conns_remove(h, c);

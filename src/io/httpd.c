@@ -152,6 +152,7 @@ static void read_head(struct exchange *x, const char *method, const char *versio
 	x->seen = true;
 	conns_head(x->h, x->of, true);
 	read_peer(x);
+	x->chunks = strcmp(version, "HTTP/1.1") == 0 && (x->h->tls_key == NULL || x->rq.local);
 	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 	if (n > HEADER_COUNT_MAX || (info != NULL && info->header_size > HEAD_MAX)) {
 		refuse_head(x, 431, "the request's headers are too large");

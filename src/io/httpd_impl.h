@@ -1,6 +1,6 @@
 /*
  * httpd_impl.h - what httpd.c, accept.c, conns.c, exchange.c, head.c, listen.c, park.c, request.c
- * and route.c share, stream.c and relay.c; nobody else includes it.
+ * and route.c share, stream.c, relay.c and relay_client.c; nobody else includes it.
  *
  * An exchange is one request and its reply. Two sides hold it: libmicrohttpd (`conn` is set) and a
  * worker (`held`: queued, running or parked). Either may leave first: the client hangs up while a
@@ -86,6 +86,7 @@ struct exchange {
 	bool refused;  /* answered before its body: the connection ends */
 	bool hang_up;  /* where the next request would begin is not clear: the connection ends */
 	bool authorized;
+	bool chunks; /* a reply whose length is not known is sent so, over a plain socket */
 	int fd;      /* the socket, for what libmicrohttpd does not watch */
 	uint64_t discarded;
 	struct stream *stream;   /* of a streamed reply; stream.c */
@@ -245,7 +246,7 @@ size_t stream_take(struct exchange *x, char *to, size_t max, bool *failed);
 void stream_free(struct exchange *x);
 void streams_drop_dead(struct httpd *h); /* leaves the sources of clients that hung up */
 
-/* relay.c */
+/* relay.c, relay_client.c */
 void relay_begin(struct exchange *x); /* after a handler that called reply_relay(): takes it */
 /* The next bytes of the reply, with x->lock held. 0: there are none yet, or *over; *cut: and it
  * is not whole. */

@@ -1,26 +1,21 @@
-/*
- * relay.c - see relay.h.
- *
- * From reply_relay() on, the relay holds the exchange, as a worker does. What libcurl says runs in
- * the relay's thread; libmicrohttpd's takes the bytes of the reply from the ring. The ring and what
- * is said beside it are under exchange.lock, the list of what is new under relay.lock; the rest is
- * the thread's own.
- */
+/* relay.c - the thread of relays, and what it has with the other servers; see relay_impl.h. */
 #include "io/relay.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "io/client_impl.h"
-#include "io/httpd_impl.h"
+#include "io/relay_impl.h"
 
 #include <curl/curl.h>
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #define TICK_MS 500        /* looks at clients, deadlines and the end of the server */
 #define CONNECT_MS 5000    /* on this machine */
 #define PATIENCE_MS 600000 /* a long prompt, or many that wait their turn */
-#define IDLE_CONNECTIONS 256L
+#define EVENTS_MAX 128     /* of one wait */
 /* Requests that have waited for one server come all at once, and it may take only a few connections
  * before it has accepted them (5 in llama.cpp, and in Python's http.server). What is beyond is lost
  * without a word, and tried again by the kernel after 1, 3, 7, 15 s. */
@@ -30,96 +25,14 @@
 #define STATUS_MIN 200
 #define STATUS_MAX 599
 
-struct relayed {
-	unsigned magic;
-#define RELAYED_MAGIC 0x52454c41U
-	struct relay *r;
-	struct exchange *x;
-	CURL *easy;
-	struct curl_slist *headers;
-	const char *url, *token;
-	struct str body;
-	bool waited;
-	int64_t head_ms, silence_ms, started_ms, moved_ms, first_ms;
-	void (*ended)(void *arg, const struct relay_end *end);
-	void *arg;
-	struct buf head; /* lines of the reply's */
-	int status;
-	int64_t length; /* of the reply's body, -1: not said */
-	bool headed;    /* the reply's head is whole, and is being sent */
-	bool refused;   /* it is no reply that can be passed on */
-	uint64_t bytes;
-	char words[CURL_ERROR_SIZE];
-	struct relayed *next_new;
-	LIST_ENTRY(relayed) link;
+_Static_assert(RELAY_WORDS >= CURL_ERROR_SIZE, "libcurl writes so many");
 
-	/* under exchange.lock */
-	char *ring;
-	size_t at, n;
-	bool paused; /* libcurl waits for room in the ring */
-	bool over;   /* no more comes */
-	bool cut;    /* and that was not all */
-};
-
-struct relay {
-	unsigned magic;
-#define RELAY_MAGIC 0x52454c59U
-	CURLM *multi;
-	pthread_t thread;
-	struct lock lock;
-	struct relayed *fresh; /* newest first */
-	atomic_uint n;
-	atomic_bool stop;
-	atomic_bool room;         /* a ring that was full has some */
-	LIST_HEAD(, relayed) all; /* the thread's */
-	size_t held;              /* of these are not begun yet: they have no `easy` */
-	int64_t let_ms;           /* when some of them were begun last */
-};
-
-static void relayed_check(const struct relayed *t)
+void relay_wake(struct relay *r)
 {
-	assert(t->magic == RELAYED_MAGIC && lock_is_mine(&t->x->lock));
-	assert(t->at < RELAY_RING && t->n <= RELAY_RING && (t->n == 0 || t->ring != NULL));
-	assert(!t->cut || t->over);
-	assert(!t->over || !t->paused);
-}
+	const uint64_t one = 1;
 
-/* libmicrohttpd's side */
-
-size_t relay_take(struct exchange *x, char *to, size_t max, bool *over, bool *cut)
-{
-	struct relayed *t = x->relayed;
-	size_t n = MIN(max, t->n), to_end = MIN(n, RELAY_RING - t->at);
-	bool was_full = t->paused;
-
-	relayed_check(t);
-	if (n > 0) {
-		memcpy(to, t->ring + t->at, to_end);
-		memcpy(to + to_end, t->ring, n - to_end);
-		t->at = (t->at + n) % RELAY_RING;
-		t->n -= n;
-	}
-	*over = n == 0 && t->over;
-	*cut = *over && t->cut;
-	if (was_full && t->n <= RELAY_RING / 2) {
-		atomic_store(&t->r->room, true);
-		(void)curl_multi_wakeup(t->r->multi);
-	}
-	return n;
-}
-
-void relay_done(struct exchange *x)
-{
-	struct relayed *t = x->relayed;
-
-	if (t == NULL)
-		return;
-	assert(t->magic == RELAYED_MAGIC && t->over && t->easy == NULL);
-	x->relayed = NULL;
-	free(t->ring);
-	buf_done(&t->head);
-	t->magic = 0;
-	free(t);
+	if (!atomic_exchange(&r->woken, true))
+		(void)!write(r->wake_fd, &one, sizeof(one));
 }
 
 /* What goes there */
@@ -227,17 +140,32 @@ static void begin_reply(struct relayed *t)
 	reply_header(&x->rq, "Content-Security-Policy", "sandbox");
 	t->first_ms = clock_mono_ms() - t->started_ms;
 	t->headed = true;
-	lock_take(&x->lock);
-	exchange_check(x);
-	relayed_check(t);
-	assert(x->held && !x->done && !x->gone);
 	reply_set_status(x, t->status, x->reply.type);
 	x->reply.relayed = !bodyless;
 	x->reply.count = t->length >= 0 ? (uint64_t)t->length : UINT64_MAX;
-	x->done = true;
-	exchange_resume(x);
-	exchange_check(x);
-	lock_give(&x->lock);
+	t->ready = true;
+	SLIST_INSERT_HEAD(&t->r->ready, t, next_ready);
+}
+
+/* What came with a head is in the ring by now, and all of it is sent in one turn. */
+static void announce(struct relay *r)
+{
+	struct relayed *t;
+
+	while ((t = SLIST_FIRST(&r->ready)) != NULL) {
+		struct exchange *x = t->x;
+
+		SLIST_REMOVE_HEAD(&r->ready, next_ready);
+		t->ready = false;
+		lock_take(&x->lock);
+		exchange_check(x);
+		relayed_check(t);
+		assert(x->held && !x->done && !x->gone);
+		x->done = true;
+		exchange_resume(x);
+		exchange_check(x);
+		lock_give(&x->lock);
+	}
 }
 
 /* A line of the head; the last one is empty. What is said between two heads (100, trailers) is
@@ -273,33 +201,17 @@ static size_t on_head(char *p, size_t size, size_t n, void *arg)
 static size_t on_bytes(char *p, size_t size, size_t many, void *arg)
 {
 	struct relayed *t = FROM_VOID(struct relayed, arg, RELAYED_MAGIC);
-	struct exchange *x = t->x;
-	size_t n = size * many, at, to_end, r = n;
+	size_t n = size * many;
 
-	lock_take(&x->lock);
-	relayed_check(t);
-	if (x->conn == NULL || !t->headed) {
-		r = 0; /* nobody wants it */
-	} else if (n > RELAY_RING - t->n) {
-		t->paused = true;
-		r = CURL_WRITEFUNC_PAUSE;
-	} else {
-		if (t->ring == NULL)
-			t->ring = xmalloc(RELAY_RING);
-		at = (t->at + t->n) % RELAY_RING;
-		to_end = MIN(n, RELAY_RING - at);
-		memcpy(t->ring + at, p, to_end);
-		memcpy(t->ring, p + to_end, n - to_end);
-		t->n += n;
-		t->bytes += n;
-		atomic_store(&x->starved, false);
-		exchange_resume(x);
+	switch (n == 0 ? RELAY_PASSED : relay_pass(t, p, n)) {
+	case RELAY_PASSED:
+		return n;
+	case RELAY_FULL:
+		return CURL_WRITEFUNC_PAUSE;
+	case RELAY_GONE:
+		break;
 	}
-	relayed_check(t);
-	lock_give(&x->lock);
-	if (r == n)
-		t->moved_ms = clock_mono_ms();
-	return r;
+	return 0; /* libcurl's word for it is CURLE_WRITE_ERROR */
 }
 
 /* Ends */
@@ -318,6 +230,19 @@ static void tell(const struct relayed *t, bool left, const char *why)
 		t->ended(t->arg, &end);
 }
 
+static void end_transfer(struct relayed *t)
+{
+	struct relay *r = t->r;
+
+	(void)curl_multi_remove_handle(r->multi, t->easy);
+	(void)curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, NULL); /* which ends with `t` */
+	if (r->n_spare < SPARE_MAX)
+		r->spare[r->n_spare++] = t->easy;
+	else
+		curl_easy_cleanup(t->easy);
+	t->easy = NULL;
+}
+
 /* The thread has nothing more to do with it; libmicrohttpd may have to send what is in the ring. */
 static void let_go(struct relayed *t, bool left, enum err_code code, const char *why)
 {
@@ -327,18 +252,21 @@ static void let_go(struct relayed *t, bool left, enum err_code code, const char 
 	bool headed = t->headed;
 
 	tell(t, left, why);
-	LIST_REMOVE(t, link);
-	if (t->easy == NULL) {
+	TAILQ_REMOVE(&r->all, t, link);
+	if (t->ready)
+		SLIST_REMOVE(&r->ready, t, relayed, next_ready);
+	relay_drop_tail(t);
+	if (t->easy != NULL)
+		end_transfer(t);
+	else if (!t->ending)
 		r->held--;
-	} else {
-		(void)curl_multi_remove_handle(r->multi, t->easy);
-		curl_easy_cleanup(t->easy);
-		t->easy = NULL;
-	}
 	curl_slist_free_all(t->headers);
 	t->headers = NULL;
 	(void)atomic_fetch_sub(&r->n, 1);
 	lock_take(&x->lock);
+	if (t->paused)
+		LIST_REMOVE(t, next_full);
+	x->done = x->done || headed; /* ready or not */
 	t->over = true;
 	t->paused = false;
 	t->cut = why != NULL || left;
@@ -372,6 +300,41 @@ static const char *why_not(const struct relayed *t, CURLcode code)
 	                    t->words[0] != '\0' ? t->words : curl_easy_strerror(code));
 }
 
+/* It has ended, but for what its client has still to take. */
+static void end_with_tail(struct relayed *t, const char *why)
+{
+	if (t->tail == NULL) {
+		let_go(t, false, ERR_NONE, why);
+		return;
+	}
+	end_transfer(t);
+	t->ending = true;
+	t->end_why = why;
+}
+
+static void on_tail(struct relay *r, int fd)
+{
+	struct relayed *t;
+
+	LIST_FOREACH(t, &r->stuck, next_stuck)
+	{
+		if (t->x->fd != fd)
+			continue;
+		switch (relay_send_tail(t)) {
+		case RELAY_PASSED:
+			if (t->ending)
+				let_go(t, false, ERR_NONE, t->end_why);
+			break;
+		case RELAY_FULL:
+			break;
+		case RELAY_GONE:
+			let_go(t, true, ERR_NONE, NULL);
+			break;
+		}
+		return;
+	}
+}
+
 static void hear(struct relay *r)
 {
 	CURLMsg *m;
@@ -389,9 +352,11 @@ static void hear(struct relay *r)
 		(void)curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &of.as_text);
 		t = FROM_VOID(struct relayed, of.it, RELAYED_MAGIC);
 		if (m->data.result == CURLE_OK && t->headed)
-			let_go(t, false, ERR_NONE, NULL);
+			end_with_tail(t, NULL);
 		else if (m->data.result == CURLE_WRITE_ERROR && t->headed)
 			let_go(t, true, ERR_NONE, NULL);
+		else if (t->headed)
+			end_with_tail(t, why_not(t, m->data.result));
 		else
 			let_go(t, false, ERR_UPSTREAM, why_not(t, m->data.result));
 	}
@@ -414,26 +379,35 @@ static bool has_left(struct relayed *t)
 	return left;
 }
 
+/* A client of libmicrohttpd's that takes nothing has so long. */
+static int64_t stuck_max_ms(const struct relayed *t)
+{
+	return t->x->h->o.idle_s * 1000;
+}
+
 static void look_after(struct relay *r)
 {
 	int64_t now = clock_mono_ms();
 	struct relayed *t, *next;
 
-	for (t = LIST_FIRST(&r->all); t != NULL; t = next) {
+	for (t = TAILQ_FIRST(&r->all); t != NULL; t = next) {
 		bool paused;
 
-		next = LIST_NEXT(t, link);
+		next = TAILQ_NEXT(t, link);
 		lock_take(&t->x->lock);
 		paused = t->paused;
 		lock_give(&t->x->lock);
 		if (atomic_load(&t->x->h->aborting))
 			let_go(t, false, ERR_UNAVAILABLE, "the server is shutting down");
-		else if (has_left(t))
+		else if (has_left(t) || (t->tail != NULL && now - t->stuck_ms > stuck_max_ms(t)))
 			let_go(t, true, ERR_NONE, NULL);
+		else if (t->ending)
+			continue; /* with the tail, however long that takes */
 		else if (!t->headed && now - t->moved_ms > t->head_ms)
 			let_go(t, false, ERR_TIMEOUT,
 			       "the server of the job took too long to answer");
-		else if (t->headed && !paused && now - t->moved_ms > t->silence_ms)
+		else if (t->headed && !paused && t->tail == NULL &&
+		         now - t->moved_ms > t->silence_ms)
 			let_go(t, false, ERR_TIMEOUT,
 			       "the server of the job went silent in the middle of its reply");
 	}
@@ -446,59 +420,74 @@ static void go_on(struct relay *r)
 
 	if (!atomic_exchange(&r->room, false))
 		return;
-	for (t = LIST_FIRST(&r->all); t != NULL; t = next) {
+	for (t = LIST_FIRST(&r->full); t != NULL; t = next) {
 		bool may;
 
-		next = LIST_NEXT(t, link);
+		next = LIST_NEXT(t, next_full);
 		lock_take(&t->x->lock);
-		may = t->paused && t->n <= RELAY_RING / 2;
+		may = t->n <= RELAY_RING / 2;
 		if (may)
 			t->paused = false;
 		lock_give(&t->x->lock);
-		if (may)
-			(void)curl_easy_pause(t->easy, CURLPAUSE_CONT);
+		if (!may)
+			continue;
+		LIST_REMOVE(t, next_full);
+		(void)curl_easy_pause(t->easy, CURLPAUSE_CONT);
+		r->timer_ms = clock_mono_ms(); /* what it has read meanwhile wakes nobody */
 	}
 }
 
 /* Begins */
 
-#define SET(option, value) ok = ok && curl_easy_setopt(t->easy, option, value) == CURLE_OK
+#define SET(option, value) ok = ok && curl_easy_setopt(easy, option, value) == CURLE_OK
 
-static void begin(struct relayed *t)
+/* What is the same for all. */
+static CURL *new_easy(void)
 {
-	enum http_method method = t->x->rq.method;
-	bool ok = true;
+	CURL *easy = curl_easy_init();
+	bool ok = easy != NULL;
 
-	t->easy = curl_easy_init();
-	if (t->easy == NULL)
-		abort();
-	make_headers(t);
-	SET(CURLOPT_PRIVATE, t);
-	SET(CURLOPT_URL, t->url);
-	SET(CURLOPT_HTTPHEADER, t->headers);
 	SET(CURLOPT_NOSIGNAL, 1L);
 	SET(CURLOPT_NOPROXY, "*");
 	SET(CURLOPT_PROTOCOLS_STR, "http");
 	SET(CURLOPT_PATH_AS_IS, 1L);
 	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	SET(CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-	SET(CURLOPT_ERRORBUFFER, t->words);
 	SET(CURLOPT_HEADERFUNCTION, on_head);
-	SET(CURLOPT_HEADERDATA, t);
 	SET(CURLOPT_WRITEFUNCTION, on_bytes);
+	assert(ok); /* each of these is known to the library that it is built with */
+	return easy;
+}
+
+/* All that one request sets, whatever the one before it was. */
+static void begin(struct relayed *t)
+{
+	struct relay *r = t->r;
+	CURL *easy = r->n_spare > 0 ? r->spare[--r->n_spare] : new_easy();
+	enum http_method method = t->x->rq.method;
+	bool ok = true, has_body = method != HTTP_HEAD && (method == HTTP_POST || t->body.n > 0);
+
+	t->easy = easy;
+	make_headers(t);
+	SET(CURLOPT_PRIVATE, t);
+	SET(CURLOPT_URL, t->url);
+	SET(CURLOPT_HTTPHEADER, t->headers);
+	SET(CURLOPT_ERRORBUFFER, t->words);
+	SET(CURLOPT_HEADERDATA, t);
 	SET(CURLOPT_WRITEDATA, t);
+	SET(CURLOPT_POSTFIELDS, NULL); /* which makes it a POST */
+	SET(CURLOPT_HTTPGET, 1L);
 	if (method == HTTP_HEAD) {
 		SET(CURLOPT_NOBODY, 1L);
-	} else if (method == HTTP_POST || t->body.n > 0) {
+	} else if (has_body) {
 		SET(CURLOPT_POST, 1L);
 		SET(CURLOPT_POSTFIELDS, t->body.n > 0 ? t->body.p : "");
 		SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->body.n);
 	}
-	if (method != HTTP_HEAD)
-		SET(CURLOPT_CUSTOMREQUEST, http_method_name[method]);
-	assert(ok); /* each of these is known to the library that it is built with */
+	SET(CURLOPT_CUSTOMREQUEST, method != HTTP_HEAD ? http_method_name[method] : NULL);
+	assert(ok);
 	(void)ok;
-	if (curl_multi_add_handle(t->r->multi, t->easy) != CURLM_OK)
+	if (curl_multi_add_handle(r->multi, easy) != CURLM_OK)
 		abort();
 }
 
@@ -509,10 +498,11 @@ static void take_fresh(struct relay *r)
 	lock_take(&r->lock);
 	t = r->fresh;
 	r->fresh = NULL;
+	r->fresh_end = &r->fresh;
 	lock_give(&r->lock);
 	for (; t != NULL; t = next) {
 		next = t->next_new;
-		LIST_INSERT_HEAD(&r->all, t, link);
+		TAILQ_INSERT_TAIL(&r->all, t, link);
 		if (t->waited)
 			r->held++;
 		else
@@ -528,7 +518,7 @@ static void let_some(struct relay *r, int64_t now)
 	if (r->held == 0 || now - r->let_ms < GENTLY_MS)
 		return;
 	r->let_ms = now;
-	LIST_FOREACH(t, &r->all, link)
+	TAILQ_FOREACH(t, &r->all, link)
 	{
 		if (t->easy != NULL)
 			continue;
@@ -539,41 +529,124 @@ static void let_some(struct relay *r, int64_t now)
 	}
 }
 
+/* libcurl's sockets */
+
+static int on_socket(CURL *easy UNUSED, curl_socket_t fd, int what, void *arg, void *known)
+{
+	struct relay *r = FROM_VOID(struct relay, arg, RELAY_MAGIC);
+	struct epoll_event event = {.data.u64 = (uint32_t)fd};
+
+	if (what == CURL_POLL_REMOVE) {
+		(void)epoll_ctl(r->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+		return 0;
+	}
+	event.events = ((what & CURL_POLL_IN) != 0 ? EPOLLIN : 0U) |
+	               ((what & CURL_POLL_OUT) != 0 ? EPOLLOUT : 0U);
+	/* one that cannot be watched ends by its deadline; to say so here would end all of them */
+	(void)epoll_ctl(r->epoll_fd, known != NULL ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+	if (known == NULL)
+		(void)curl_multi_assign(r->multi, fd, r);
+	return 0;
+}
+
+static int on_timer(CURLM *multi UNUSED, long wait_ms, void *arg)
+{
+	struct relay *r = FROM_VOID(struct relay, arg, RELAY_MAGIC);
+
+	r->timer_ms = wait_ms < 0 ? -1 : clock_mono_ms() + wait_ms;
+	return 0;
+}
+
+/* Its turn of libcurl's, and what came of it. */
+static void turn(struct relay *r, int fd, int what)
+{
+	int running;
+
+	(void)curl_multi_socket_action(r->multi, fd, what, &running);
+	hear(r);
+	announce(r);
+}
+
+static int wait_ms(const struct relay *r)
+{
+	int64_t most = r->held > 0 ? GENTLY_MS : TICK_MS;
+
+	if (r->timer_ms >= 0)
+		most = MIN(most, MAX(r->timer_ms - clock_mono_ms(), 0));
+	return (int)most;
+}
+
+static void take_events(struct relay *r, const struct epoll_event *event, int n)
+{
+	for (int i = 0; i < n; i++) {
+		uint64_t of = event[i].data.u64;
+		uint32_t e = event[i].events;
+		int fd = (int)(uint32_t)of;
+
+		if (fd == r->wake_fd)
+			atomic_store(&r->woken, false); /* before what is new is looked at */
+		else if ((of & TAIL_EVENT) != 0)
+			on_tail(r, fd);
+		else
+			turn(r, fd,
+			     ((e & EPOLLIN) != 0 ? CURL_CSELECT_IN : 0) |
+			             ((e & EPOLLOUT) != 0 ? CURL_CSELECT_OUT : 0) |
+			             ((e & (EPOLLERR | EPOLLHUP)) != 0 ? CURL_CSELECT_ERR : 0));
+	}
+}
+
 static void *relay_main(void *arg)
 {
 	struct relay *r = FROM_VOID(struct relay, arg, RELAY_MAGIC);
-	int64_t looked = 0;
-	int running;
+	struct epoll_event event[EVENTS_MAX];
+	int64_t looked = 0, now;
 
 	while (!atomic_load(&r->stop)) {
-		int64_t now = clock_mono_ms();
+		int n = epoll_wait(r->epoll_fd, event, EVENTS_MAX, wait_ms(r));
 
+		take_events(r, event, n);
+		now = clock_mono_ms();
 		take_fresh(r);
 		let_some(r, now);
 		go_on(r);
-		(void)curl_multi_perform(r->multi, &running);
-		hear(r);
+		if (r->timer_ms >= 0 && now >= r->timer_ms) {
+			r->timer_ms = -1;
+			turn(r, CURL_SOCKET_TIMEOUT, 0);
+		}
 		if (now - looked >= TICK_MS) {
 			looked = now;
 			look_after(r);
 		}
-		(void)curl_multi_poll(r->multi, NULL, 0, r->held > 0 ? GENTLY_MS : TICK_MS, NULL);
 	}
 	return NULL;
 }
 
 struct relay *relay_new(void)
 {
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
 	struct relay *r = xcalloc(1, sizeof(*r));
 
 	http_client_init();
 	r->magic = RELAY_MAGIC;
 	lock_init(&r->lock, LOCK_RELAY);
-	LIST_INIT(&r->all);
+	TAILQ_INIT(&r->all);
+	SLIST_INIT(&r->ready);
+	LIST_INIT(&r->stuck);
+	LIST_INIT(&r->full);
+	r->fresh_end = &r->fresh;
+	r->timer_ms = -1;
+	r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	r->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	event.data.u64 = (uint32_t)r->wake_fd;
 	r->multi = curl_multi_init();
-	if (r->multi == NULL)
+	if (r->multi == NULL || r->epoll_fd < 0 || r->wake_fd < 0 ||
+	    epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->wake_fd, &event) < 0)
 		abort();
-	(void)curl_multi_setopt(r->multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS);
+	(void)curl_multi_setopt(r->multi, CURLMOPT_MAXCONNECTS, (long)RELAYS_MAX);
+	(void)curl_multi_setopt(r->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+	(void)curl_multi_setopt(r->multi, CURLMOPT_SOCKETDATA, r);
+	(void)curl_multi_setopt(r->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+	(void)curl_multi_setopt(r->multi, CURLMOPT_TIMERDATA, r);
 	if (thread_start(&r->thread, "relay", relay_main, r) != 0)
 		abort();
 	return r;
@@ -584,10 +657,15 @@ void relay_free(struct relay *r)
 	if (r == NULL)
 		return;
 	atomic_store(&r->stop, true);
-	(void)curl_multi_wakeup(r->multi);
+	relay_wake(r);
 	(void)pthread_join(r->thread, NULL);
-	assert(LIST_EMPTY(&r->all) && r->fresh == NULL); /* whose exchanges are all gone */
+	assert(TAILQ_EMPTY(&r->all) && r->fresh == NULL); /* whose exchanges are all gone */
+	assert(SLIST_EMPTY(&r->ready) && LIST_EMPTY(&r->stuck));
+	while (r->n_spare > 0)
+		curl_easy_cleanup(r->spare[--r->n_spare]);
 	(void)curl_multi_cleanup(r->multi);
+	(void)close(r->epoll_fd);
+	(void)close(r->wake_fd);
 	lock_done(&r->lock);
 	r->magic = 0;
 	free(r);
@@ -629,8 +707,8 @@ void relay_begin(struct exchange *x)
 	struct relay *r = t->r;
 
 	lock_take(&r->lock);
-	t->next_new = r->fresh;
-	r->fresh = t;
+	*r->fresh_end = t;
+	r->fresh_end = &t->next_new;
 	lock_give(&r->lock);
-	(void)curl_multi_wakeup(r->multi);
+	relay_wake(r);
 }

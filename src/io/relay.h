@@ -1,8 +1,9 @@
 /*
  * relay.h - a request that another HTTP server on this machine answers: passed on whole, and its
  * reply passed back while it arrives, as server-sent events need it. One thread moves the bytes of
- * all of them, by libcurl's multi interface; a client that reads slowly holds RELAY_RING bytes and
- * one connection of the other server, and slows that one down. Who leaves in the middle ends the
+ * all of them, by libcurl's multi interface; a client that reads slowly holds RELAY_RING bytes, a
+ * piece and one connection of the other server, and slows that one down; one that takes nothing for
+ * idle_s of its listener is cut off. Who leaves in the middle ends the
  * exchange there within a second.
  *
  * Not passed on: the caller's credentials, cookies, and what is about one connection alone (RFC

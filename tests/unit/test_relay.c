@@ -243,15 +243,47 @@ static void without_a_body(void **state UNUSED)
 	stop(&w);
 }
 
+/* Nothing of a request is left for the next one that takes its place. */
+static void a_request_after_another(void **state UNUSED)
+{
+	struct world w = {0};
+
+	start(&w);
+	for (int i = 0; i < 3; i++) {
+		AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+		AUTO_FD int client =
+			ask(&w, i == 0   ? ASK("POST", "x") "Content-Length: 2\r\n"
+		                                            "Connection: close\r\n\r\nhi"
+		                : i == 1 ? ASK("HEAD", "x") "Connection: close\r\n\r\n"
+		                         : ASK("GET", "x") "Connection: close\r\n\r\n");
+		AUTO_FD int engine = taken(&w, &asked);
+		const char *word = i == 0 ? "POST" : i == 1 ? "HEAD" : "GET";
+
+		assert_memory_equal(asked.p, word, strlen(word));
+		if (i > 0) {
+			lacks(&asked, "content-");
+			lacks(&asked, "transfer-");
+		}
+		say(engine, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n");
+		if (i != 1)
+			say(engine, "hello");
+		read_all(client, &got);
+		assert_int_equal(strstr(buf_cstr(&got), "hello") != NULL, i != 1);
+	}
+	stop(&w);
+}
+
 /* Each piece is sent only when the client has the one before it. */
-static void pieces_as_they_come(void **state UNUSED)
+static void pieces_come(const char *version)
 {
 	struct world w = {0};
 	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
 	AUTO_FD int client = -1, engine = -1;
+	char text[96];
 
+	FMT(text, "GET /at/stream HTTP/1.%s\r\nHost: front\r\nConnection: close\r\n\r\n", version);
 	start(&w);
-	client = ask(&w, ASK("GET", "stream") "Connection: close\r\n\r\n");
+	client = ask(&w, text);
 	engine = taken(&w, &asked);
 	say(engine, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 	            "Transfer-Encoding: chunked\r\n\r\n");
@@ -265,10 +297,25 @@ static void pieces_as_they_come(void **state UNUSED)
 		read_to(client, event, &got);
 	}
 	say(engine, "0\r\n\r\n");
-	read_to(client, "0\r\n\r\n", &got);
+	read_all(client, &got);
+	(void)buf_cstr(&got);
+	if (version[0] == '1')
+		has(&got, "data: 49\n\n\r\n0\r\n\r\n");
+	else
+		has(&got, "data: 48\n\ndata: 49\n\n"); /* its end is that of the connection */
 	wait_ends(&w, 1);
 	assert_false(w.end.cut);
 	stop(&w);
+}
+
+static void pieces_as_they_come(void **state UNUSED)
+{
+	pieces_come("1");
+}
+
+static void pieces_to_an_old_client(void **state UNUSED)
+{
+	pieces_come("0");
 }
 
 static void expect_error(struct world *w, int client, const char *status, const char *why)
@@ -387,23 +434,134 @@ struct sender {
 	int fd;
 	size_t total;
 	const uint8_t *pattern; /* of 2 * PERIOD bytes */
+	bool chunks;
 	_Atomic size_t sent;
 };
+
+static bool send_whole(int fd, const void *p, size_t n)
+{
+	return send(fd, p, n, MSG_NOSIGNAL) == (ssize_t)n;
+}
 
 static void *send_long(void *arg)
 {
 	struct sender *s = arg;
+	char size[24];
 
 	for (size_t at = 0; at < s->total;) {
-		ssize_t n = send(s->fd, s->pattern + at % PERIOD, MIN(PERIOD, s->total - at),
-		                 MSG_NOSIGNAL);
+		size_t n = MIN(s->chunks ? 1 + at % 9973 : PERIOD, s->total - at);
 
-		if (n <= 0)
+		FMT(size, "%zx\r\n", n);
+		if ((s->chunks && !send_whole(s->fd, size, strlen(size))) ||
+		    !send_whole(s->fd, s->pattern + at % PERIOD, n) ||
+		    (s->chunks && !send_whole(s->fd, "\r\n", 2)))
 			return NULL;
-		at += (size_t)n;
+		at += n;
 		atomic_store(&s->sent, at);
 	}
+	if (s->chunks)
+		(void)send_whole(s->fd, "0\r\n\r\n", 5);
 	return NULL;
+}
+
+static uint8_t *new_pattern(void)
+{
+	uint8_t *pattern = xmalloc(2 * PERIOD);
+
+	for (size_t i = 0; i < 2 * PERIOD; i++)
+		pattern[i] = (uint8_t)((i % PERIOD * 2654435761U) >> 13);
+	return pattern;
+}
+
+/* Until nobody takes any more of it. */
+static void comes_to_a_stop(const struct sender *s, size_t most)
+{
+	size_t before = SIZE_MAX;
+
+	while (before != atomic_load(&s->sent)) {
+		before = atomic_load(&s->sent);
+		clock_sleep_ms(300);
+	}
+	assert_in_range(before, 0, most);
+}
+
+/* A stream goes to its client by another way than a reply of a known length: piece by piece, from
+ * where the client stopped in the middle of one. */
+static void a_stream_that_is_read_slowly(void **state UNUSED)
+{
+	struct world w = {0};
+	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+	AUTO_FREE uint8_t *pattern = new_pattern(), *part = xmalloc(2 * PERIOD);
+	struct sender s = {.chunks = true, .pattern = pattern};
+	size_t most = held_by_kernel() + RELAY_RING, at = 0, n;
+	char size[24];
+	pthread_t thread;
+	FILE *from;
+	int client;
+
+	s.total = most + ((size_t)8 << 20);
+	start(&w);
+	client = ask(&w, ASK("GET", "x") "\r\n");
+	s.fd = taken(&w, &asked);
+	say(s.fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
+	read_to(client, "some\r\n", &got);
+	assert_int_equal(pthread_create(&thread, NULL, send_long, &s), 0);
+	comes_to_a_stop(&s, most);
+	from = fdopen(client, "r");
+	assert_non_null(from);
+	while (fgets(size, sizeof(size), from) != NULL && (n = strtoul(size, NULL, 16)) > 0) {
+		assert_in_range(n, 1, 2 * PERIOD);
+		assert_int_equal(fread(part, 1, n, from), n);
+		for (size_t i = 0; i < n; i += PERIOD)
+			assert_memory_equal(part + i, pattern + (at + i) % PERIOD,
+			                    MIN(n - i, (size_t)PERIOD));
+		at += n;
+		assert_int_equal(fread(part, 1, 2, from), 2);
+		assert_memory_equal(part, "\r\n", 2);
+	}
+	assert_int_equal(at, s.total);
+	(void)pthread_join(thread, NULL);
+	wait_ends(&w, 1);
+	assert_int_equal(w.end.bytes, s.total + 4);
+	assert_false(w.end.cut || w.end.left);
+	(void)fclose(from);
+	(void)close(s.fd);
+	stop(&w);
+}
+
+/* Who leaves instead of reading on is noticed, with bytes on their way; so is an engine that ends.
+ */
+static void a_stream_that_is_not_read(void **state UNUSED)
+{
+	struct world w = {0};
+	AUTO_FREE uint8_t *pattern = new_pattern();
+
+	start(&w);
+	for (unsigned leaves = 0; leaves < 2; leaves++) {
+		struct sender s = {.chunks = true, .pattern = pattern, .total = SIZE_MAX};
+		AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+		AUTO_FD int client = ask(&w, ASK("GET", "x") "\r\n");
+		pthread_t thread;
+
+		s.fd = taken(&w, &asked);
+		say(s.fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
+		read_to(client, "some\r\n", &got);
+		assert_int_equal(pthread_create(&thread, NULL, send_long, &s), 0);
+		comes_to_a_stop(&s, SIZE_MAX);
+		if (leaves) {
+			(void)close(TAKE_FD(client));
+		} else {
+			(void)shutdown(s.fd, SHUT_RDWR);
+			while (recv(client, got.p, got.n, 0) > 0)
+				continue;
+		}
+		wait_ends(&w, leaves + 1);
+		assert_int_equal(w.end.left, leaves);
+		assert_int_equal(w.end.cut, !leaves);
+		(void)pthread_join(thread, NULL);
+		(void)close(s.fd);
+	}
+	stop(&w);
 }
 
 static void a_client_that_is_slow(void **state UNUSED)
@@ -412,14 +570,12 @@ static void a_client_that_is_slow(void **state UNUSED)
 	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
 	AUTO_FD int client = -1, engine = -1;
 	size_t most = held_by_kernel() + RELAY_RING, total = most + ((size_t)8 << 20);
-	AUTO_FREE uint8_t *part = xmalloc(PERIOD), *pattern = xmalloc(2 * PERIOD);
+	AUTO_FREE uint8_t *part = xmalloc(PERIOD), *pattern = new_pattern();
 	struct sender s = {.total = total, .pattern = pattern};
-	size_t at = 0, before = 1;
+	size_t at = 0;
 	char head[96];
 	pthread_t thread;
 
-	for (size_t i = 0; i < 2 * PERIOD; i++)
-		pattern[i] = (uint8_t)((i % PERIOD * 2654435761U) >> 13);
 	start(&w);
 	client = ask(&w, ASK("GET", "x") "Connection: close\r\n\r\n");
 	engine = taken(&w, &asked);
@@ -428,11 +584,7 @@ static void a_client_that_is_slow(void **state UNUSED)
 	s.fd = engine;
 	assert_int_equal(pthread_create(&thread, NULL, send_long, &s), 0);
 	read_to(client, "\r\n\r\n", &got);
-	while (before != atomic_load(&s.sent)) { /* it comes to a stop */
-		before = atomic_load(&s.sent);
-		clock_sleep_ms(300);
-	}
-	assert_in_range(before, 0, most);
+	comes_to_a_stop(&s, most);
 	for (ssize_t n; (n = recv(client, part, PERIOD, 0)) > 0; at += (size_t)n)
 		assert_memory_equal(part, pattern + at % PERIOD, (size_t)n);
 	assert_int_equal(at, total);
@@ -541,11 +693,15 @@ static void many_that_waited_come_a_few_at_a_time(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_whole_reply),
 	cmocka_unit_test(without_a_body),
+	cmocka_unit_test(a_request_after_another),
 	cmocka_unit_test(pieces_as_they_come),
+	cmocka_unit_test(pieces_to_an_old_client),
 	cmocka_unit_test(no_reply),
 	cmocka_unit_test(ends_in_the_middle),
 	cmocka_unit_test(clients_that_leave),
 	cmocka_unit_test(a_client_that_is_slow),
+	cmocka_unit_test(a_stream_that_is_read_slowly),
+	cmocka_unit_test(a_stream_that_is_not_read),
 	cmocka_unit_test(many_at_once),
 	cmocka_unit_test(the_server_ends),
 	cmocka_unit_test(many_that_waited_come_a_few_at_a_time),
