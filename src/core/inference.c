@@ -221,6 +221,25 @@ static int check_gguf(const struct inference_facts *f, struct err *err)
 	               f->name, inference_engine_word[INFERENCE_LLAMA]);
 }
 
+/* By vLLM's look at an adapter, _validate_features() in vllm/lora/peft_helper.py. */
+int inference_adapter_check(const char *name, const struct doc *config, struct err *err)
+{
+	const struct doc *saved = doc_get(config, "modules_to_save");
+	bool dora = doc_bool(doc_get(config, "use_dora"), false);
+
+	if (!dora && (!doc_is(saved, DOC_LIST) || saved->count == 0))
+		return 0;
+	return err_set(
+		err, ERR_UNSUPPORTED,
+		"checkpoint %s: %s in adapter_config.json, and vllm takes no adapter %s: merge "
+		"it into its base model and deploy that, with `python3 -c \"from peft import "
+		"AutoPeftModelForCausalLM as M; "
+		"M.from_pretrained('CHECKPOINT').merge_and_unload()."
+		"save_pretrained('OUT')\"`, and save the tokenizer beside it",
+		name, dora ? "\"use_dora\" is true" : "\"modules_to_save\" is not empty",
+		dora ? "by DoRA" : "with whole modules of its own");
+}
+
 int inference_check(const struct inference_facts *f, enum inference_engine engine, struct err *err)
 {
 	enum inference_base base = inference_base(f, engine);

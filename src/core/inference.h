@@ -71,6 +71,10 @@ struct inference_places {
 struct inference_adapter {
 	const char *served, *folder;
 };
+/* What adapter_config.json asks of vLLM that it refuses. ERR_UNSUPPORTED names the key, and what to
+ * do instead. */
+struct doc;
+int inference_adapter_check(const char *name, const struct doc *config, struct err *err) MUST_CHECK;
 #define INFERENCE_LORA_RANK_MAX 512
 /* The next one that vLLM takes; 0: the adapter does not say. */
 int64_t inference_lora_rank(int64_t said);

@@ -15,7 +15,8 @@
 #define COMMAND_MAX ((size_t)64 << 10)
 #define PLACE "/models/"
 #define BASE_PLACE PLACE "base"
-#define ATTEMPTS 100 /* an engine that dies is started again */
+#define ADAPTER_CONFIG_MAX ((size_t)1 << 20) /* of a longer one the engine says what it takes */
+#define ATTEMPTS 100                         /* an engine that dies is started again */
 
 struct deploy {
 	const char *name, *engine_word, *command, *image, *accelerator, *memory, *base_model;
@@ -234,6 +235,47 @@ static int look_at_gguf(struct request *rq, struct deploy *d, const struct ckpt 
 	return 0;
 }
 
+static bool is_adapter(const struct deploy_part *p)
+{
+	return p->c.kind != NULL && strcmp(p->c.kind, "lora") == 0;
+}
+
+/* vLLM would not start with it. */
+static int check_config(struct request *rq, const struct deploy_part *p, struct err *err)
+{
+	AUTO_BUF struct buf text = BUF_INIT(ADAPTER_CONFIG_MAX);
+	const struct doc *config = NULL;
+	const struct manifest_file *f;
+	struct ckpt c = {0};
+
+	if (p->c.manifest_key == NULL || handler_manifest(rq, &p->c, &c, err) < 0)
+		return err->code == ERR_NONE ? 0 : err_wrap(err, "checkpoint %s", p->c.name);
+	for (size_t i = 0; i < c.files.n; i++) {
+		f = &c.files.file[i];
+		if (strcmp(ckpt_inner(p->c.name, f->path), "adapter_config.json") != 0 ||
+		    f->size > ADAPTER_CONFIG_MAX)
+			continue;
+		if (objstore_read(
+			    face_ctx(rq)->objects,
+			    ckpt_file_key(rq->arena,
+		                          ckpt_prefix(rq->arena, p->job.project_id, p->job.id), &c,
+		                          i),
+			    0, f->size, take, &text, NULL, err) < 0 ||
+		    js_parse(rq->arena, buf_view(&text), &config, err) < 0)
+			return err_wrap(err, "checkpoint %s: adapter_config.json", p->c.name);
+		return inference_adapter_check(p->c.name, config, err);
+	}
+	return 0;
+}
+
+static int check_configs(struct request *rq, const struct deploy *d, struct err *err)
+{
+	for (size_t i = 0; d->engine == INFERENCE_VLLM && i < d->n; i++)
+		if (is_adapter(&d->part[i]) && check_config(rq, &d->part[i], err) < 0)
+			return -1;
+	return 0;
+}
+
 static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 {
 	const struct model_checkpoint *first = &d->part[0].c;
@@ -449,7 +491,8 @@ static int make(struct request *rq, struct deploy *d, struct deployment_view *ou
 
 	if (d->name == NULL)
 		d->name = name_of(rq->arena, d->part[0].job.name);
-	if ((!own && find_facts(rq, d, err) < 0) || find_command(rq, d, err) < 0)
+	if ((!own && find_facts(rq, d, err) < 0) || find_command(rq, d, err) < 0 ||
+	    (!own && check_configs(rq, d, err) < 0))
 		return -1;
 	js_init(&js, &json);
 	js_open(&js);

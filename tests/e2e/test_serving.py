@@ -383,6 +383,9 @@ def test_what_cannot_be_deployed(cluster):
     none = cluster.push(["true"])
     cluster.wait(none, "TRAINING_JOB_COMPLETED")
     assert cluster.error("deploy", none["id"]) == "checkpoint_not_found"
+    adapter = trained(cluster, (1,), {"adapter_config.json": json.dumps({"base_model_name_or_path": "a/b", "peft_type": "LORA", "r": 8, "use_dora": True}),
+                                      "adapter_model.safetensors": "\x02" + 7 * "\0" + "{}"})
+    assert '"use_dora" is true in adapter_config.json' in cluster.refusal("deploy", adapter["id"])["error"]["message"]
     # an engine that is not there says so, and how to get it
     job = trained(cluster, (1,), {"config.json": config, "tokenizer.json": "{}"})
     made = cluster.json("deploy", job["id"])

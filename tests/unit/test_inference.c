@@ -1,4 +1,6 @@
 /* test_inference.c - which engine serves a checkpoint, its command, and why there is none. */
+#include "base/arena.h"
+#include "base/json.h"
 #include "core/inference.h"
 #include "unit.h"
 
@@ -326,6 +328,35 @@ static void what_cannot_be_served(void **state UNUSED)
 	}
 }
 
+static void adapters_that_vllm_refuses(void **state UNUSED)
+{
+	static const struct {
+		const char *config, *words; /* NULL: it takes that */
+	} rows[] = {
+		{"{\"r\":8}", NULL},
+		{"{\"use_dora\":false,\"modules_to_save\":null}", NULL},
+		{"{\"modules_to_save\":[]}", NULL},
+		{"{\"use_dora\":true}", "\"use_dora\" is true in adapter_config.json"},
+		{"{\"modules_to_save\":[\"lm_head\"]}",
+	         "\"modules_to_save\" is not empty in adapter_config.json"},
+	};
+	AUTO_ARENA struct arena *a = arena_new();
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const struct doc *d = NULL;
+		struct err err = {0};
+
+		assert_ok(js_parse(a, str_of(rows[i].config), &d, &err), &err);
+		assert_row((inference_adapter_check("c", d, &err) == 0) == (rows[i].words == NULL),
+		           rows[i].config);
+		if (rows[i].words == NULL)
+			continue;
+		assert_int_equal(err.code, ERR_UNSUPPORTED);
+		assert_non_null(strstr(err.msg, rows[i].words));
+		assert_non_null(strstr(err.msg, "merge_and_unload()"));
+	}
+}
+
 static void ranks(void **state UNUSED)
 {
 	static const struct {
@@ -340,6 +371,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(commands),       cmocka_unit_test(several_adapters),
 	cmocka_unit_test(more_options),   cmocka_unit_test(what_gguf_files_are_for),
 	cmocka_unit_test(what_serves_it), cmocka_unit_test(what_cannot_be_served),
-	cmocka_unit_test(ranks),
+	cmocka_unit_test(ranks),          cmocka_unit_test(adapters_that_vllm_refuses),
 };
 UNIT_MAIN(tests)
