@@ -129,13 +129,16 @@ int meta_project_quota(struct meta *m, const char *id, uint64_t bytes, struct er
 int meta_project_del(struct meta *m, const char *id, struct err *err) MUST_CHECK;
 
 /* jobs */
+#define META_SAYS_MAX 100 /* of `says`: nothing is found by a longer one */
 struct meta_query {
 	const char *team_id, *project_id, *job_id; /* NULL: any */
 	const char *user, *name;                   /* exactly; NULL: any */
 	const char *prefix;                        /* of the id; NULL: any */
-	bool has_checkpoint;                       /* only those with a complete one */
-	uint32_t states;                           /* bit set of enum job_state; 0 = any */
-	bool ascending;                            /* by creation; newest first otherwise */
+	/* a text of its specification, anywhere in it: perhaps of others, too; NULL: any */
+	const char *says;
+	bool has_checkpoint;         /* only those with a complete one */
+	uint32_t states;             /* bit set of enum job_state; 0 = any */
+	bool ascending;              /* by creation; newest first otherwise */
 	int64_t after_ms, after_row; /* behind this job of a list; 0: from the start */
 	size_t limit;                /* 0 = META_LIST_MAX */
 };

@@ -135,6 +135,7 @@ struct where {
 	struct db_val v[12];
 	size_t n;
 	char prefix_end[META_PREFIX_CAP]; /* one of the values */
+	char says[META_SAYS_MAX + 8];     /* another one */
 };
 
 static void ask(struct where *w, const char *sql, struct db_val value)
@@ -166,6 +167,12 @@ static bool where_of(const struct meta_query *q, struct where *w)
 	if (q->prefix != NULL) {
 		ask(w, "j.id >= ?", db_text(q->prefix));
 		ask(w, "j.id < ?", db_text(w->prefix_end));
+	}
+	if (q->says != NULL && strlen(q->says) > META_SAYS_MAX)
+		return false;
+	if (q->says != NULL) {
+		FMT(w->says, "%%\"%s\"%%", q->says);
+		ask(w, "j.spec_json LIKE ?", db_text(w->says));
 	}
 	if (q->has_checkpoint)
 		buf_printf(&w->sql,

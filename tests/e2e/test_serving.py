@@ -277,8 +277,9 @@ def test_how_many_and_none(cluster):
     assert "stoker deployments rm mine" in cluster.refusal("projects", "rm", "p", "--confirm", "p")["error"]["message"]
     cluster.cli("deployments", "rm", "mine", "--yes")
     assert cluster.error("deployments", "view", "mine") == "deployment_not_found"
+    assert cluster.api("GET", "/deployments/mine/v1/models")[0] == 404
     until(lambda: rows(cluster) == [])
-    until(lambda: cluster.api("GET", "/deployments/mine/v1/models")[0] == 404)
+    assert cluster.api("GET", "/deployments/mine/v1/models")[0] == 404
 
 
 def test_it_sleeps_and_the_first_request_wakes_it(cluster):

@@ -65,6 +65,28 @@ static void who_asks_after_a_start_waits(void **state)
 	assert_refused(f, &to, ERR_NOT_FOUND, "mine");
 }
 
+/* Whatever has been pushed since, and names it elsewhere. */
+static void who_asks_waits_for_an_old_job_too(void **state)
+{
+	struct fixture *f = *state;
+	const struct doc *d = NULL;
+	struct serving_target to;
+	struct principal *w;
+	struct model_job j;
+
+	w = fixture_running(f, SERVE, "", &j);
+	beat(f, w, true);
+	assert_ok(js_parse(f->a,
+	                   STR_LIT("{\"name\":\"mine\",\"compute\":{\"cpu_count\":1},"
+	                           "\"runtime\":{\"start_commands\":[\"true\"]}}"),
+	                   &d, &f->err),
+	          &f->err);
+	for (int i = 0; i < 201; i++)
+		assert_ok(push_ops.push(ADMIN(f), f->project.id, d, NULL, &j, &f->err), &f->err);
+	fixture_restart(f);
+	assert_waits(f, &to);
+}
+
 /* After a takeover: its port is one of that machine, whatever its runner says here. */
 static void a_job_of_another_machine_is_not_waited_for(void **state)
 {
@@ -144,6 +166,23 @@ static struct principal *run(struct fixture *f, const char *job_id)
 	assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err);
 	fixture_await(f, job_id, JOB_RUNNING);
 	return w;
+}
+
+/* Who asks after that hears of it, whether its jobs have ended or not. */
+static void a_deployment_that_was_removed(void **state)
+{
+	struct fixture *f = *state;
+	struct serving_target to;
+	struct principal *w = run(f, deployed(f, 1, 0).job_id);
+
+	beat(f, w, true);
+	assert_taken(f, &to);
+	assert_ok(deployment_ops.remove(ADMIN(f), "mine", &f->err), &f->err);
+	assert_refused(f, &to, ERR_NOT_FOUND, "was removed");
+	beat(f, w, true);
+	assert_refused(f, &to, ERR_NOT_FOUND, "was removed");
+	deployments_pass(f->app);
+	assert_refused(f, &to, ERR_NOT_FOUND, "was removed");
 }
 
 static void assert_counts(struct fixture *f, uint64_t requests, uint64_t failures)
@@ -290,7 +329,7 @@ static void rolls(void **state)
 	deployments_pass(f->app);
 	assert_true(ends(f, first.job_id));
 	assert_true(ends(f, third.job_id));
-	assert_refused(f, &to, ERR_UNAVAILABLE, "stopping");
+	assert_refused(f, &to, ERR_NOT_FOUND, "was removed");
 }
 
 /* The n-th statement from now on fails; 0: none does. */
@@ -335,6 +374,8 @@ static void who_cannot_be_looked_up_is_not_heard(void **state)
 
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(who_asks_after_a_start_waits),
+	FIXTURE_TEST(who_asks_waits_for_an_old_job_too),
+	FIXTURE_TEST(a_deployment_that_was_removed),
 	FIXTURE_TEST(a_job_of_another_machine_is_not_waited_for),
 	FIXTURE_TEST(a_job_of_a_deployment_is_not_recreated),
 	FIXTURE_TEST(counts_outlive_jobs),

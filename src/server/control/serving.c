@@ -11,8 +11,8 @@
 #include <sys/queue.h>
 
 #define KEY_USE "serve/"
-#define PORT_MIN 1024      /* below it is nothing of a job's */
-#define JOBS_LOOKED_AT 200 /* for the one that will serve, the newest first */
+#define PORT_MIN 1024 /* below it is nothing of a job's */
+#define JOBS_PAGE 200 /* of those that may serve, looked at together */
 
 /* What the jobs of a deployment have done, those that are over too. */
 struct sum {
@@ -28,7 +28,8 @@ struct replica {
 	char *attempt_id, *job_id, *team_id, *team_name, *name;
 	uint32_t port;
 	bool serves, over;
-	bool deployed;      /* its job is one of a deployment */
+	bool deployed;      /* its job is one of a deployment, */
+	bool removed;       /* which was removed */
 	bool served;        /* at any time */
 	bool retired;       /* see serving_retire */
 	int64_t retired_ms; /* since when; monotonic */
@@ -321,7 +322,12 @@ void serving_forget(struct app *app, const char *deployment_id)
 	lock_take(&s->lock);
 	sum = find_sum(s, deployment_id);
 	LIST_FOREACH(r, &s->all, link)
-	r->sum = r->sum == sum ? NULL : r->sum;
+	{
+		if (sum == NULL || r->sum != sum)
+			continue;
+		r->sum = NULL;
+		r->removed = true;
+	}
 	if (sum != NULL)
 		drop_sum(sum);
 	lock_give(&s->lock);
@@ -398,34 +404,63 @@ static int comes(const struct ask *ask, const struct model_job *job, bool *out, 
 	return 0;
 }
 
+/* The team's jobs that would serve as this, and what becomes of who asks for it. */
+struct search {
+	const char *name;
+	bool waits;                     /* one is about to */
+	const struct model_job *newest; /* that does not serve now */
+	bool removed;                   /* one is of a deployment that is gone */
+};
+
+static int look_at(const struct ask *ask, const struct model_job *job, struct search *out,
+                   struct err *err)
+{
+	struct specs_hold hold AUTO_SPEC = {0};
+	struct err unreadable = {0};
+
+	if (specs_get(ask->app, job->id, &hold, &unreadable) < 0 || hold.spec->serve.name == NULL ||
+	    strcmp(hold.spec->serve.name, out->name) != 0)
+		return 0;
+	if (job->deployment_id != NULL) { /* else deployments_asked() had found it */
+		out->removed = true;
+		return 0;
+	}
+	out->newest = out->newest == NULL ? job : out->newest;
+	return comes(ask, job, &out->waits, err);
+}
+
 /* Nothing of this name serves: by the team's jobs that would, *waits: one is about to, or why. */
 static int by_hand(const struct ask *ask, const char *name, bool *waits, struct err *err)
 {
-	const struct meta_query q = {.team_id = ask->principal->team_id,
-	                             .states = job_states_active(),
-	                             .limit = JOBS_LOOKED_AT};
-	struct app *app = ask->app;
-	const struct model_job *newest = NULL;
+	struct meta_query q = {.team_id = ask->principal->team_id,
+	                       .states = job_states_active(),
+	                       .says = name,
+	                       .limit = JOBS_PAGE};
+	struct search found = {.name = name};
 	struct model_job *jobs;
-	size_t n = 0;
+	size_t n = JOBS_PAGE;
 
-	if (meta_jobs(app->meta, ask->a, &q, &jobs, &n, err) < 0)
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		struct specs_hold hold AUTO_SPEC = {0};
-		struct err unreadable = {0};
-
-		if (specs_get(app, jobs[i].id, &hold, &unreadable) < 0 ||
-		    hold.spec->serve.name == NULL || strcmp(hold.spec->serve.name, name) != 0)
-			continue;
-		if (comes(ask, &jobs[i], waits, err) < 0)
+	while (n == JOBS_PAGE && !found.waits) {
+		if (meta_jobs(ask->app->meta, ask->a, &q, &jobs, &n, err) < 0)
 			return -1;
-		if (*waits)
-			return 0;
-		newest = newest == NULL ? &jobs[i] : newest;
+		for (size_t i = 0; i < n && !found.waits; i++)
+			if (look_at(ask, &jobs[i], &found, err) < 0)
+				return -1;
+		if (n > 0) {
+			q.after_ms = jobs[n - 1].created_ms;
+			q.after_row = jobs[n - 1].row;
+		}
 	}
-	if (newest != NULL)
-		return serving_refuse(app, name, newest->id, newest->core.state, err);
+	*waits = found.waits;
+	if (*waits)
+		return 0;
+	if (found.newest != NULL)
+		return serving_refuse(ask->app, name, found.newest->id, found.newest->core.state,
+		                      err);
+	if (found.removed)
+		return err_set(err, ERR_DEPLOYMENT_NOT_FOUND,
+		               "deployment \"%.63s\" was removed: its jobs take no more requests",
+		               name);
 	return err_set(err, ERR_NOT_FOUND,
 	               "no job that you can see serves \"%.63s\"; `stoker deployments ls` lists "
 	               "those that do",
@@ -443,7 +478,8 @@ static int take(const struct ask *ask, const char *name, struct serving_target *
 	LIST_FOREACH(r, &s->all, link)
 	{
 		replica_check(s, r);
-		if (!r->serves || r->retired || strcmp(r->name, name) != 0 || !sees(ask, r))
+		if (!r->serves || r->retired || r->removed || strcmp(r->name, name) != 0 ||
+		    !sees(ask, r))
 			continue;
 		several = several || (best != NULL && strcmp(best->team_id, r->team_id) != 0);
 		if (best == NULL || r->in_flight < best->in_flight)
