@@ -343,6 +343,7 @@ static RECORD(wire_exit, NULL,
 	ROW(wire_exit, R_TEXT | R_MAY, error_id),
 	ROW(wire_exit, R_BOOL, user_code_ran),
 	ROW(wire_exit, R_BOOL, synced),
+	ROW(wire_exit, R_BOOL | R_MAY, served),
 	ROW(wire_exit, R_I64, started_ms),
 	ROW(wire_exit, R_I64, ended_ms),
 	ROW(wire_exit, R_U64, peak_memory_bytes));

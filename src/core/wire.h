@@ -335,6 +335,7 @@ struct wire_exit {
 	const char *error_id; /* of `detail`, when it is an error of ours; else NULL */
 	bool user_code_ran;
 	bool synced;                  /* every checkpoint byte is verified in the store */
+	bool served;                  /* the job's server took requests, at some time */
 	int64_t started_ms, ended_ms; /* of user code, 0 = it never ran */
 	uint64_t peak_memory_bytes;
 };

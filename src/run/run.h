@@ -57,7 +57,7 @@ struct run {
 
 	/* the end */
 	bool left; /* processes that could not be killed */
-	bool ran, stopping, timed_out, idled, terminated;
+	bool ran, served, stopping, timed_out, idled, terminated;
 	bool told_full, near_full; /* the volume; by the file system's limit */
 	struct err over;           /* the limit of the disk that the job crossed */
 	struct idle idle;

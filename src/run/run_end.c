@@ -114,6 +114,7 @@ void run_verdict(struct run *r)
 	                        .code = code,
 	                        .user_code_ran = r->ran,
 	                        .synced = r->ship == NULL,
+	                        .served = r->served,
 	                        .started_ms = r->started_ms,
 	                        .ended_ms = r->ended_ms,
 	                        .peak_memory_bytes = s->peak};

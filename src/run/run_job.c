@@ -718,7 +718,7 @@ static void run_commands(struct run *r)
 		(void)sandbox_kill(r->sandbox); /* it would wait for them for ever */
 	}
 	wait_end(r);
-	serve_stop(TAKE(r->serve));
+	r->served = serve_stop(TAKE(r->serve));
 	if (sampler_last(r->sampler, &last))
 		report_sample(r->report, &last);
 	sampler_watch(r->sampler, NULL, 0, NULL);

@@ -139,19 +139,23 @@ void serve_drain(struct serve *s)
 	report_serve(s->o.report, s->o.port, false);
 }
 
-void serve_stop(struct serve *s)
+bool serve_stop(struct serve *s)
 {
+	bool was_there;
+
 	if (s == NULL)
-		return;
+		return false;
 	serve_drain(s);
 	lock_take(&s->lock);
 	s->stop = true;
 	cond_broadcast(&s->changed);
 	lock_give(&s->lock);
 	(void)pthread_join(s->thread, NULL);
+	was_there = s->was_there;
 	http_client_free(s->http);
 	cond_done(&s->changed);
 	lock_done(&s->lock);
 	s->magic = 0;
 	free(s);
+	return was_there;
 }

@@ -21,6 +21,6 @@ struct serve;
 void serve_start(struct serve **out, const struct serve_options *o);
 /* It has been told to end: it answers what it has, and gets no more. NULL is fine. */
 void serve_drain(struct serve *s);
-void serve_stop(struct serve *s); /* joins; NULL is fine */
+bool serve_stop(struct serve *s); /* joins. Did it take requests, at some time? NULL is fine */
 
 #endif

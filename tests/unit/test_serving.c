@@ -2,6 +2,7 @@
 #include "server_fixture.h"
 #include "server/control/deployments.h"
 #include "server/control/serving.h"
+#include "server/control/unserved.h"
 
 #define PORT 40000
 #define SERVE ",\"serve\":{\"name\":\"mine\",\"health\":\"/up\"}"
@@ -166,6 +167,73 @@ static struct principal *run(struct fixture *f, const char *job_id)
 	assert_ok(runner_ops.ready(AS(f, w), &f->err), &f->err);
 	fixture_await(f, job_id, JOB_RUNNING);
 	return w;
+}
+
+static void end_with(struct fixture *f, const struct principal *w, int code, bool served)
+{
+	struct wire_exit x = {.end = JOB_END_EXIT,
+	                      .code = code,
+	                      .synced = true,
+	                      .served = served,
+	                      .user_code_ran = true,
+	                      .started_ms = 1000,
+	                      .ended_ms = 3000};
+
+	assert_ok(runner_ops.exit(AS(f, w), &x, &f->err), &f->err);
+}
+
+static void print_line(struct fixture *f, const char *job_id, const char *text)
+{
+	AUTO_BUF struct buf records = BUF_INIT(4096);
+	int64_t last_ns = 0;
+	uint64_t next;
+
+	logline_write(&records, clock_wall_ns(), &last_ns, 'o', str_of(text), false);
+	assert_ok(joblogs_append(f->app->logs, job_id, fixture_job(f, job_id).attempt_id, 0, 0,
+	                         buf_view(&records), false, &next, &f->err),
+	          &f->err);
+}
+
+/* One that ends each time in the same way before it takes a request; not one that has taken some,
+ * or that ends in another way. */
+static void an_engine_that_never_comes_up(void **state)
+{
+	static const struct {
+		int code[UNSERVED_MAX]; /* of all but the last attempt, and its */
+		int served;             /* this attempt took requests; -1: none did */
+		bool fails;
+	} rows[] = {{{3, 3, 3, 3, 3}, -1, true},
+	            {{0, 0, 0, 0, 0}, -1, true},
+	            {{3, 3, 4, 3, 3}, -1, false},
+	            {{3, 3, 3, 3, 3}, 0, false},
+	            {{3, 3, 3, 3, 3}, 4, false}};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct deployment_view v = deployed(f, 1, 0);
+		struct model_job j;
+
+		for (int k = 0; k < UNSERVED_MAX; k++) {
+			struct principal *w;
+
+			fixture_alter(f, "UPDATE jobs SET changed_ms = 1"); /* without a pause */
+			queue_pass(f->app);
+			w = run(f, v.job_id);
+			if (k == UNSERVED_MAX - 1)
+				print_line(f, v.job_id, "ValueError: no such layer");
+			end_with(f, w, rows[i].code[k], rows[i].served == k);
+		}
+		j = fixture_job(f, v.job_id);
+		assert_int_equal(j.core.state, rows[i].fails ? JOB_FAILED : JOB_PENDING);
+		if (!rows[i].fails)
+			continue;
+		assert_non_null(strstr(j.error_message, "so 5 times"));
+		assert_non_null(strstr(j.error_message, "ValueError: no such layer"));
+		deployments_pass(f->app);
+		assert_ok(deployment_ops.get(ADMIN(f), "mine", &v, &f->err), &f->err);
+		assert_int_equal(v.state, DEPLOYMENT_FAILED);
+		assert_non_null(strstr(v.reason, "ValueError: no such layer"));
+	}
 }
 
 /* Who asks after that hears of it, whether its jobs have ended or not. */
@@ -376,6 +444,7 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(who_asks_after_a_start_waits),
 	FIXTURE_TEST(who_asks_waits_for_an_old_job_too),
 	FIXTURE_TEST(a_deployment_that_was_removed),
+	FIXTURE_TEST(an_engine_that_never_comes_up),
 	FIXTURE_TEST(a_job_of_another_machine_is_not_waited_for),
 	FIXTURE_TEST(a_job_of_a_deployment_is_not_recreated),
 	FIXTURE_TEST(counts_outlive_jobs),

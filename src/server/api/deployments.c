@@ -39,6 +39,17 @@ static int find_one(const struct ask *ask, const char *name, struct model_deploy
 	return found ? 0 : err_set(err, ERR_DEPLOYMENT_NOT_FOUND, "no deployment \"%.63s\"", name);
 }
 
+/* As far as the job knows. */
+static const char *why_failed(struct app *app, struct arena *a, const char *job_id)
+{
+	struct model_job job = {0};
+	struct err unread = {0};
+
+	if (meta_job_brief(app->meta, a, job_id, &job, &unread) < 0 || job.error_message == NULL)
+		return "";
+	return arena_printf(a, " (%s)", job.error_message);
+}
+
 static const char *reason_of(struct app *app, struct arena *a, const struct deployment_look *l)
 {
 	const struct deployment_facts *f = &l->facts;
@@ -55,8 +66,9 @@ static const char *reason_of(struct app *app, struct arena *a, const struct depl
 	if (l->failed_job != NULL)
 		return arena_printf(a,
 		                    "job %s of revision %u has ended by itself and is not started "
-		                    "again: `stoker logs %s` says why",
-		                    l->failed_job, l->d->revision, l->failed_job);
+		                    "again: `stoker logs %s` says why%s",
+		                    l->failed_job, l->d->revision, l->failed_job,
+		                    why_failed(app, a, l->failed_job));
 	if (f->old_ready > 0 && f->current_ready == 0)
 		return arena_printf(a, "revision %u is not ready; an older one answers",
 		                    l->d->revision);

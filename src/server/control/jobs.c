@@ -11,6 +11,7 @@
 #include "server/control/reconcile.h"
 #include "server/control/specs.h"
 #include "server/control/serving.h"
+#include "server/control/unserved.h"
 
 static int step_locked(struct app *app, const struct meta_step *asked, const char *line,
                        enum job_state *from, enum job_state *to, struct err *err)
@@ -344,6 +345,7 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	struct specs_hold hold AUTO_SPEC = {0};
 	struct wire_exit x;
 	uint32_t rank = 0;
+	const char *gives_up;
 	char *words;
 	bool again;
 
@@ -359,7 +361,11 @@ static int settle(struct app *app, struct arena *a, const struct model_job *job,
 	if (x.end == JOB_END_LOST) /* it said nothing: that is what the server found */
 		s.actor = "server";
 	words = outcome(a, job, &x, s.event, rank);
-	s.message = words;
+	gives_up = s.event == JOB_EV_RETRY ? unserved_gives_up(app, a, job, &x) : NULL;
+	if (gives_up != NULL) {
+		s.event = JOB_EV_EXIT_BAD;
+		words = arena_printf(a, "%s; %s", words, gives_up);
+	}
 	s.end = x.end;
 	s.end_code = x.code;
 	s.started_ms = x.started_ms;
