@@ -221,10 +221,17 @@ static bool client_read(struct clients *all, struct connection *c)
 
 	memcpy(text, c->seen, n);
 	got = recv(c->fd, text + n, sizeof(text) - 1 - n, 0);
-	if (got <= 0)
+	if (got <= 0) {
+		fprintf(stderr, "bench_tokens: %s after: %.*s\n",
+		        got < 0 ? strerror(errno) : "closed", (int)n, text);
 		return false;
+	}
 	n += (size_t)got;
 	text[n] = '\0';
+	if (!c->answered && n >= 12 && strncmp(text, "HTTP/1.1 200", 12) != 0) {
+		fprintf(stderr, "bench_tokens: %.600s\n", text);
+		return false;
+	}
 	if (!c->answered && strstr(text, "data: ") != NULL) {
 		if (strncmp(text, "HTTP/1.1 200", 12) != 0)
 			return false;
