@@ -55,10 +55,13 @@ static int refused(const struct s3store *s, const struct http_reply *reply, stru
 	const char *code = "", *message = "";
 	enum err_code kind = err_from_http(reply->status);
 	int64_t minutes = skew_of(s, reply);
+	bool expired;
 
 	if (minutes != 0)
 		return blame_clock(s, minutes, err);
 	s3xml_error(reply->arena, buf_view(&reply->body), &code, &message);
+	/* a signature of somebody else's: the next try asks for another one */
+	expired = s->signer != NULL && kind == ERR_DENIED;
 	/* a 200 that turned into an error while it was sent; a bucket that is away says nothing
 	 * of what was in it */
 	if (reply->status < 300 || strcmp(code, S3_NO_BUCKET) == 0)
@@ -67,10 +70,9 @@ static int refused(const struct s3store *s, const struct http_reply *reply, stru
 		kind = ERR_NOT_FOUND;
 	else if (strncmp(code, "InvalidPart", 11) == 0 || strcmp(code, "EntityTooSmall") == 0)
 		kind = ERR_INVALID;
-	else if (strcmp(code, "RequestTimeout") == 0 || strcmp(code, "InternalError") == 0)
+	else if (strcmp(code, "RequestTimeout") == 0 || strcmp(code, "InternalError") == 0 ||
+	         expired)
 		kind = ERR_UNAVAILABLE;
-	else if (s->signer != NULL && kind == ERR_DENIED)
-		kind = ERR_UNAVAILABLE; /* it has expired: the next try asks for another one */
 	err->retry_after_s = reply->retry_after_s;
 	if (code[0] != '\0')
 		return err_set(err, kind, "%s: %s (HTTP %d)", code, message, reply->status);
