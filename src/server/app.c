@@ -1,5 +1,6 @@
 /* app.c - the few words that all parts of the server use. */
 #include "server/app.h"
+#include "base/crash.h"
 #include "base/reserve.h"
 #include "core/id_range.h"
 
@@ -49,10 +50,7 @@ void app_event(struct app *app, const char *job_id, const char *kind, const char
 
 void app_crash_at(const char *label)
 {
-	const char *at = getenv("STOKER_CRASH_AT");
-
-	if (at != NULL && strcmp(at, label) == 0)
-		_exit(9);
+	crash_at(label, 9);
 }
 
 /* A socket has no other way to be in two folders than two names. */

@@ -14,6 +14,8 @@
  * all of them one by one, with --place (lives_place.c).
  */
 #include "lives.h"
+
+#include "base/crash.h"
 #include "server/api/ctx.h"
 #include "server/control/inputs.h"
 #include "server/control/keyed_executor.h"
@@ -465,9 +467,8 @@ static void prepare_death(struct world *w, enum death how)
 
 	if (how == DEATH_KILL && setitimer(ITIMER_REAL, &at, NULL) < 0)
 		abort();
-	if (how == DEATH_LABEL &&
-	    setenv("STOKER_CRASH_AT", labels[below(w, (uint32_t)COUNT(labels))], 1) < 0)
-		abort();
+	if (how == DEATH_LABEL)
+		crash_set(labels[below(w, (uint32_t)COUNT(labels))]);
 }
 
 static NORETURN void live(struct world *w)
