@@ -135,11 +135,37 @@ static int lost(struct conn *c, const char *why, struct err *err)
 	return -1;
 }
 
+/* What helps, by words of libpq's or of the database's; NULL: its own words have to do. */
+static const char *advice_for(const char *why)
+{
+	static const struct {
+		const char *words, *advice;
+	} rows[] = {
+		{"password", "PGPASSFILE or PGPASSWORD of the server needs that role's password"},
+		{"no pg_hba.conf entry", "pg_hba.conf there has to let this machine in"},
+		{"\" does not exist", "createuser and createdb make what is missing, or let "
+	                              "--database name another"},
+		{"Connection refused", "start PostgreSQL there, or let --database name another"},
+		{"translate host name", "let --database name another"},
+		{"timeout expired", "a PostgreSQL has to listen there, with no firewall between"},
+		{"certificate", "sslrootcert in --database has to name what it is verified with"},
+		{"SSL", "sslmode in --database has to fit what is offered there"},
+		{"too many clients", "raise max_connections there"},
+		{"connection slots", "raise max_connections there"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+		if (strstr(why, rows[i].words) != NULL)
+			return rows[i].advice;
+	return NULL;
+}
+
 /* libpq says a line or more of each host that it has tried: what is wrong may be the last one. */
 static int no_session(struct conn *c, struct err *err)
 {
 	AUTO_BUF struct buf all = BUF_INIT(WHY_MAX);
 	struct str rest = str_of(PQerrorMessage(c->pg)), line = {0}, last = {0};
+	const char *advice;
 
 	while (str_cut(&rest, '\n', &line)) {
 		line = str_trim(line);
@@ -148,7 +174,12 @@ static int no_session(struct conn *c, struct err *err)
 		buf_printf(&all, "%s%.*s", last.n > 0 ? "; " : "", STR_ARG(line));
 		last = line;
 	}
-	return lost(c, last.n > 0 ? buf_cstr(&all) : PQerrorMessage(c->pg), err);
+	if (last.n == 0)
+		buf_str(&all, first_line(PQerrorMessage(c->pg)));
+	advice = advice_for(buf_cstr(&all));
+	if (advice != NULL)
+		buf_printf(&all, ": %s", advice);
+	return lost(c, buf_cstr(&all), err);
 }
 
 /* It takes no writes: a replica, which may be the leader soon, or one that was told so. */

@@ -35,13 +35,15 @@ def again(cluster, **env):
     return cluster.start(env={**cluster.pg.env, **env})
 
 
-def refused(cluster, url, env=None):
-    """The id of the error of a server that cannot start."""
+def refused(cluster, url, env=None, names=""):
+    """The id of the error of a server that cannot start, whose message has `names` in it."""
     done = subprocess.run([STOKER, "server", "--data", cluster.folder / "other", "--listen", "127.0.0.1:0", "--database", url],
                           env=cluster.environment(STOKER_ERRORS="json", **(env or {})), capture_output=True, text=True, timeout=CALL_S)
     assert done.returncode != 0, done
     assert PASSWORD not in done.stdout + done.stderr
-    return json.loads(done.stderr.splitlines()[-1])["error"]["id"]
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    assert names in error["message"], error
+    return error["id"]
 
 
 def test_a_life(pg):
@@ -239,7 +241,7 @@ def test_the_key_belongs_to_the_database(pg):
     assert not (other / "master.key").exists()  # a new key would open none of its secrets
     (other / "master.key").write_text(base64.b64encode(bytes(32)).decode() + "\n")
     (other / "master.key").chmod(0o600)
-    assert refused(pg, pg.database, pg.pg.env) == "master_key_wrong"
+    assert refused(pg, pg.database, pg.pg.env, names=str(other / "master.key")) == "master_key_wrong"
     again(pg)
 
 
@@ -247,9 +249,9 @@ def test_bad_databases(empty_cluster, database):
     server, url = database
     name = url.rpartition("/")[2]
     env = server.env
-    assert refused(empty_cluster, url.replace("stoker@", f"stoker:not{PASSWORD}@")) == "database_unavailable"
-    assert refused(empty_cluster, url + "x", env) == "database_unavailable"
-    assert refused(empty_cluster, f"postgresql://stoker@127.0.0.1:1/{name}", env) == "database_unavailable"
+    assert refused(empty_cluster, url.replace("stoker@", f"stoker:not{PASSWORD}@"), names="PGPASSFILE") == "database_unavailable"
+    assert refused(empty_cluster, url + "x", env, names="createdb") == "database_unavailable"
+    assert refused(empty_cluster, f"postgresql://stoker@127.0.0.1:1/{name}", env, names="start PostgreSQL there") == "database_unavailable"
     both = url.replace("stoker@127.0.0.1:", f"stoker:not{PASSWORD}@127.0.0.1:1,127.0.0.1:")  # each host is named
     c = empty_cluster
     done = subprocess.run([STOKER, "server", "--data", c.folder / "other", "--database", both], env=c.environment(), capture_output=True, text=True, timeout=CALL_S)

@@ -19,6 +19,7 @@
 #define LOCK_PAUSE_MS 50
 #define SMALL_FILE ((size_t)64 << 10)
 #define URL_KEY "url-key"
+#define KEY_FILE "master.key"
 #define NODE_ID_LEN 20
 
 static const char *const folders[] = {
@@ -201,8 +202,11 @@ static int open_url_key(struct app *app, struct meta *meta, struct buf *plain, s
 		return -1;
 	if (seal_open(&app->master, str_of(URL_KEY), stored, plain, err) == 0)
 		return 0;
-	err_become(err, ERR_MASTER_KEY_WRONG);
-	return err_wrap(err, "the master key does not belong to this database");
+	err_clear(err);
+	return err_set(err, ERR_MASTER_KEY_WRONG,
+	               "the master key %s does not belong to this database: copy the one of the "
+	               "server that used it, or let --database or --data name another",
+	               app_path(app, a, KEY_FILE));
 }
 
 static int make_url_key(struct app *app, struct err *err)
@@ -233,7 +237,7 @@ static int make_url_key(struct app *app, struct err *err)
 /* A new key beside an old database would open none of its secrets. */
 static int load_key(struct app *app, bool first, struct err *err)
 {
-	const char *key = app_path(app, app->arena, "master.key"), *url = app->set.database;
+	const char *key = app_path(app, app->arena, KEY_FILE), *url = app->set.database;
 	bool beside = url == NULL || settings_sqlite_file(url) != NULL;
 
 	if (seal_load_key(key, first, &app->master, err) == 0)
