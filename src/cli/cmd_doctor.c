@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #define SKEW_WARN_S 120
+#define SLOW_MS 2000                /* an upload of a few bytes that takes longer is slow */
 #define STANDBY_SILENT_MS 30000     /* it asks twice a second */
 #define STANDBY_GONE_MS (5 * 60000) /* it may just be restarted */
 #define DISK_LOW 0.10               /* free share below which doctor warns */
@@ -285,14 +286,21 @@ static int try_upload(struct cli *c, struct err *err)
 static void check_upload(struct cli *c, struct doctor *d, const char *role,
                          const struct doc *status)
 {
+	int64_t began_ms = clock_mono_ms();
 	struct err e = {0};
+	char took[UNITS_CAP];
 
 	if (strcmp(role, "viewer") == 0)
 		finding(d, OK, "upload", "upload: not tried: viewers cannot push");
 	else if (doc_int(doc_get(status, "objects_away_ms"), 0) > 0)
-		finding(d, WARNING, "upload", "upload: not tried: the object store is away");
+		finding(d, WARNING, "upload", "upload: not tried: the object store is away: %s",
+		        doc_cstr(doc_get(status, "objects_problem"), "it did not say why"));
 	else if (try_upload(c, &e) < 0)
 		failure(d, "upload", &e);
+	else if (clock_mono_ms() - began_ms >= SLOW_MS)
+		finding(d, WARNING, "upload",
+		        "upload: works, but took %s: the object store is slow, or the way there",
+		        units_show_seconds((uint64_t)(clock_mono_ms() - began_ms) / 1000, took));
 	else
 		finding(d, OK, "upload", "upload: works");
 }

@@ -11,31 +11,71 @@
 #define UPLOAD_TRIES 8
 #define DIRECT_TRIES 4 /* then there is another way */
 #define PUT_HEADERS_MAX 16
+#define QUIET_MS 2000 /* without an answer, from here on a person is told */
+
+/* Of a URL: without its path, and what signs it. */
+static const char *host_of(struct cli *c, const char *url)
+{
+	const char *host = strstr(url, "://");
+	size_t n = host != NULL ? strcspn(host + 3, "/?") + (size_t)(host + 3 - url) : strlen(url);
+
+	return arena_strz(c->arena, str_n(url, n));
+}
+
+/* One PUT on its way. */
+struct sending {
+	unsigned magic;
+#define SENDING_MAGIC 0x444e4553U
+	struct cli *c;
+	const char *url;
+	uint64_t sent;
+	int64_t moved_ms; /* when `sent` was another one */
+	bool waits;       /* and a person knows it */
+};
 
 static void show_sent(void *arg, uint64_t bytes, uint64_t received UNUSED)
 {
-	struct cli *c = FROM_VOID(struct cli, arg, CLI_MAGIC);
-	char text[UNITS_CAP];
+	struct sending *s = FROM_VOID(struct sending, arg, SENDING_MAGIC);
+	int64_t now = clock_mono_ms(), quiet_ms = now - s->moved_ms;
+	char text[UNITS_CAP], took[UNITS_CAP];
 
-	out_progress(c, "uploading %s", units_show_bytes(bytes, text));
+	if (bytes != s->sent) {
+		s->sent = bytes;
+		s->moved_ms = now;
+		s->waits = false;
+	} else if (quiet_ms >= QUIET_MS) {
+		(s->waits ? out_progress
+		          : out_waiting)(s->c, "waiting for %s: no answer for %s (sent %s)", s->url,
+		                         units_show_seconds((uint64_t)quiet_ms / 1000, took),
+		                         units_show_bytes(bytes, text));
+		s->waits = true;
+		return;
+	}
+	out_progress(s->c, "uploading %s", units_show_bytes(bytes, text));
 }
 
 /* One PUT of the file to where `call` says. */
-static int put(struct cli *c, struct http_call *call, const struct upload *u, struct err *err)
+static int put(struct cli *c, const struct http_call *where, const struct upload *u,
+               struct err *err)
 {
 	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct sending sending = {.magic = SENDING_MAGIC,
+	                          .c = c,
+	                          .url = host_of(c, where->url),
+	                          .moved_ms = clock_mono_ms()};
+	struct http_call call = *where;
 	int r;
 
-	call->method = HTTP_PUT;
-	call->has_body_fd = true;
-	call->body_fd = u->fd;
-	call->body_len = u->bytes;
-	call->arg = c;
-	call->progress = show_sent;
-	call->cancel = &interrupted;
-	r = http_do(c->http, call, &reply, err);
+	call.method = HTTP_PUT;
+	call.has_body_fd = true;
+	call.body_fd = u->fd;
+	call.body_len = u->bytes;
+	call.arg = &sending;
+	call.progress = show_sent;
+	call.cancel = &interrupted;
+	r = http_do(c->http, &call, &reply, err);
 	if (r == 0)
-		r = http_expect(call, &reply, err);
+		r = http_expect(&call, &reply, err);
 	out_progress_end(c);
 	return r;
 }
@@ -145,6 +185,9 @@ int upload_file(struct cli *c, const struct upload *u, struct spec_artifact *out
 			break;
 		if (err->code == ERR_CANCELED)
 			return -1;
+		if (err->code == ERR_NO_SPACE) /* for the server, too */
+			return err_wrap(err, "uploading the code: the object store is full: make "
+			                     "room there, then try again");
 		if (err->code != ERR_DENIED || expired)
 			remote_go_around(c, err);
 		expired = true; /* who slept for long gets another signature, once */
