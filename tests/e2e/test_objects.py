@@ -286,7 +286,7 @@ def test_a_store_that_goes_away(empty_cluster, minio):
     until(lambda: "saved" in c.user_lines(job))
     until(lambda: health(c) == "away")
     assert "object store" in c.cli("doctor", code=None).out and object_metrics(c)["up"] == 0 and object_metrics(c)["away_seconds"] > 0
-    assert "object store has not answered for " in c.job(job)["reason"] and c.job(job)["error_message"] is None
+    assert "object store cannot be reached, for " in c.job(job)["reason"] and c.job(job)["error_message"] is None
     status = c.api("GET", "/v1/status")[1]
     assert status["objects_away_ms"] > 0 and minio.endpoint in status["objects_problem"] and SECRET not in status["objects_problem"]
     assert c.error("push", c.job_folder(["true"], files={"a": "b"}) / "train.yaml") == "objects_unavailable"

@@ -369,8 +369,53 @@ static void objstore_reader_at_fault(void **state UNUSED)
 	assert_int_equal(outage.since_ms, 0);
 }
 
+static struct err stat_error;
+
+static int stat_fails(struct objstore *os UNUSED, const char *key UNUSED,
+                      struct objstore_info *info UNUSED, struct err *err)
+{
+	*err = stat_error;
+	return -1;
+}
+
+/* What people are told of one that is away says whether it is full, refuses, or is not there. */
+static void objstore_says_its_state(void **state UNUSED)
+{
+	static const struct {
+		enum err_code id;
+		const char *said, *state;
+	} rows[] = {
+		{ERR_NO_SPACE, "XMinioStorageFull", "is full"},
+		{ERR_HOST_UNREACHABLE, "Connection refused", "cannot be reached"},
+		{ERR_TIMEOUT, "too slow", "does not answer"},
+		{ERR_DENIED, "AccessDenied", "refuses the server's keys"},
+		{ERR_CLOCK_DIFFERS, "RequestTimeTooSkewed",
+	         "says that the server's clock is wrong"},
+		{ERR_UNAVAILABLE, "NoSuchBucket: it is not there", "has no such bucket"},
+		{ERR_UNAVAILABLE, "SlowDown", "fails"},
+	};
+	AUTO_OBJSTORE struct objstore *os = open_url("mem:");
+	struct objstore_ops ops = *os->ops;
+	struct objstore_info info;
+	struct err err = {0};
+
+	ops.stat = stat_fails;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		os->ops = &ops;
+		err_clear(&stat_error);
+		err_set(&stat_error, rows[i].id, "%s", rows[i].said);
+		assert_int_equal(objstore_stat(os, "a", &info, &err), -1);
+		err_clear(&err);
+		assert_string_equal(objstore_state(os), rows[i].state);
+		os->ops = &objstore_mem;
+		assert_err(objstore_stat(os, "a", &info, &err), &err, ERR_NOT_FOUND, "");
+		assert_null(objstore_state(os));
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(objstore_reader_at_fault),
+	cmocka_unit_test(objstore_says_its_state),
 	cmocka_unit_test(objstore_bad_urls),
 	cmocka_unit_test(objstore_mem_conforms),
 	cmocka_unit_test(objstore_dir_conforms),

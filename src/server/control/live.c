@@ -228,16 +228,15 @@ static void show_job(struct arena *a, const struct job *live, struct model_job *
 /* What keeps a job that runs from getting on; NULL: nothing that the server knows of. */
 static const char *stalled_by(struct app *app, struct arena *a)
 {
+	const char *state = objstore_state(app->objects);
 	struct outage objects;
 	char why[OBJSTORE_WHY_MAX], took[UNITS_CAP];
 
 	objstore_outage(app->objects, &objects, why);
-	if (objects.since_ms == 0)
+	if (state == NULL || objects.since_ms == 0)
 		return NULL;
 	return arena_printf(
-		a,
-		"the object store has not answered for %s; the job goes on, its "
-		"checkpoints wait",
+		a, "the object store %s, for %s now; the job goes on, its checkpoints wait", state,
 		units_show_seconds((uint64_t)outage_away_ms(&objects, clock_wall_ms()) / 1000,
 	                           took));
 }

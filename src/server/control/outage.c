@@ -37,7 +37,7 @@ static void tell_job(struct str id, void *value UNUSED, void *arg)
 	const struct telling *t = FROM_VOID(struct telling, arg, TELLING_MAGIC);
 	AUTO_ARENA struct arena *a = arena_new();
 
-	app_event(t->app, arena_strz(a, id), t->kind, "server", "the %s did not answer for %s; %s",
+	app_event(t->app, arena_strz(a, id), t->kind, "server", "the %s was away for %s; %s",
 	          t->name, t->took, t->words);
 }
 

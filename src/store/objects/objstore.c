@@ -87,6 +87,27 @@ static const char *place_of(const struct objstore *os)
 	return os->ops == &objstore_signed ? "the object store" : os->url;
 }
 
+static const char *state_of(const struct err *err)
+{
+	static const struct {
+		enum err_code id; /* or its class */
+		const char *words;
+	} rows[] = {
+		{ERR_NO_SPACE, "is full"},
+		{ERR_CLOCK_DIFFERS, "says that the server's clock is wrong"},
+		{ERR_DENIED, "refuses the server's keys"},
+		{ERR_AUTH, "refuses the server's keys"},
+		{ERR_HOST_UNREACHABLE, "cannot be reached"},
+		{ERR_HOST_UNKNOWN, "cannot be reached"},
+		{ERR_TIMEOUT, "does not answer"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+		if (err->id == rows[i].id || err->code == rows[i].id)
+			return rows[i].words;
+	return strstr(err->msg, "NoSuchBucket") != NULL ? "has no such bucket" : "fails";
+}
+
 /* For people: where it is, what it says, and what helps. */
 static void set_why(struct objstore *os, const struct err *err)
 {
@@ -96,6 +117,7 @@ static void set_why(struct objstore *os, const struct err *err)
 	                  keys ? ". The keys need to read, write, list and delete there" : "");
 
 	copy_cut(os->why, sizeof(os->why), why);
+	os->state = state_of(err);
 }
 
 /* A success costs one load. */
@@ -125,6 +147,16 @@ void objstore_outage(struct objstore *os, struct outage *out, char why[OBJSTORE_
 	*out = os->outage;
 	copy_cut(why, OBJSTORE_WHY_MAX, out->since_ms != 0 ? os->why : "");
 	lock_give(&os->lock);
+}
+
+const char *objstore_state(struct objstore *os)
+{
+	const char *state;
+
+	lock_take(&os->lock);
+	state = os->outage.since_ms != 0 ? os->state : NULL;
+	lock_give(&os->lock);
+	return state;
 }
 
 /* The contract of every driver, and the store and key in front of every error. */

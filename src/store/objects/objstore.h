@@ -76,6 +76,8 @@ void objstore_close(struct objstore *os); /* NULL is fine */
 /* By what calls have shown, each after its own tries: is it away, full, or does it refuse our keys,
  * and why. One that is a folder never is. */
 void objstore_outage(struct objstore *os, struct outage *out, char why[OBJSTORE_WHY_MAX]);
+/* The same in a few words, behind "the object store": "is full". NULL: it is not away. */
+const char *objstore_state(struct objstore *os);
 DEFINE_CLEANUP(struct objstore, objstore_close)
 #define AUTO_OBJSTORE CLEANUP(objstore_close_p)
 

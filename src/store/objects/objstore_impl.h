@@ -87,8 +87,9 @@ struct objstore {
 	char *url; /* for messages */
 	atomic_uint_fast64_t n_calls, n_errors;
 	atomic_bool away;
-	struct lock lock; /* of the next two */
+	struct lock lock; /* of the next three */
 	struct outage outage;
+	const char *state;
 	char why[OBJSTORE_WHY_MAX];
 };
 
