@@ -328,6 +328,7 @@ static int s3_open(struct objstore **out, const char *rest, const struct objstor
 		               "write s3:https://host/bucket; credentials come from settings");
 	s = xcalloc(1, sizeof(*s));
 	s->client = env->client;
+	atomic_init(&s->patience_ms, S3_PATIENCE_MS);
 	s->cancel = env->cancel;
 	s->aws = str_ends(str_of(u.host), ".amazonaws.com");
 	s->endpoint = xstrdup(url_origin(a, u.scheme, u.host, u.port));
@@ -353,6 +354,7 @@ static int signed_open(struct objstore **out, const char *rest, const struct obj
 		return err_set(err, ERR_INVALID, "it needs an HTTP client and a signer");
 	s = xcalloc(1, sizeof(*s));
 	s->client = env->client;
+	atomic_init(&s->patience_ms, S3_PATIENCE_MS);
 	s->signer = env->signer;
 	s->signer_arg = env->signer_arg;
 	s->cancel = env->cancel;

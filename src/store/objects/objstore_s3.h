@@ -23,6 +23,8 @@
 #define S3_REPLY_MAX ((size_t)8 << 20)
 #define S3_SHORT_MS (20 * 1000)       /* requests without a body to speak of */
 #define S3_AWAY_MS 5000               /* for the first byte from a store that was away last */
+#define S3_PATIENCE_MS 30000          /* a large body's answer, of a store not known as slow */
+#define S3_LARGE ((size_t)64 << 10)   /* from here on a body is */
 #define S3_FINISH_MS (10 * 60 * 1000) /* completing and copying: the store moves the bytes */
 #define S3_PASSED_MS (5 * 60 * 1000)  /* a body that somebody else sends, who may be slow */
 
@@ -33,7 +35,10 @@ struct s3store {
 	char *endpoint, *bucket;    /* "https://host:port", "name"; NULL with a signer */
 	char *prefix;               /* of every key in the bucket: "" or "a/b/" */
 	bool aws;                   /* it takes no x-amz- header that was not signed */
-	atomic_bool one_by_one;     /* it cannot delete many objects with one request */
+	/* Large bodies wait in the buffers of sockets and proxies when libcurl has sent them: how
+	 * long a silence is none of the store's. Each time that it was too short it is doubled. */
+	atomic_llong patience_ms;
+	atomic_bool one_by_one; /* it cannot delete many objects with one request */
 	int (*signer)(void *arg, struct arena *a, const struct objstore_request *rq,
 	              struct objstore_signed *out, struct err *err);
 	void *signer_arg;

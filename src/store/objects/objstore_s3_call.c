@@ -5,6 +5,8 @@
 #include "store/objects/s3xml.h"
 
 #define S3_URL_MAX 8000
+#define FAST_BYTES ((size_t)1 << 20) /* within FAST_MS: what the buffers hold is soon gone */
+#define FAST_MS 5000
 #define COPY_SOURCE "x-amz-copy-source"
 #define NO_ETAG "none" /* of no object */
 
@@ -225,6 +227,25 @@ static int sign(struct s3store *s, struct arena *a, const struct s3_call *c, str
 	return 0;
 }
 
+/* A body that nobody waits for at the other end of the line, and that is not sent in no time. */
+static bool is_large(const struct s3_call *c)
+{
+	return c->read == NULL && c->body.n >= S3_LARGE && c->stall_ms == 0;
+}
+
+/* What a large body has shown of the store. */
+static void note_patience(struct s3store *s, const struct s3_call *c, int64_t had_ms,
+                          int64_t took_ms, int r, const struct err *err)
+{
+	long long had = had_ms;
+
+	if (r < 0 && err->code == ERR_TIMEOUT)
+		(void)atomic_compare_exchange_strong(&s->patience_ms, &had,
+		                                     MIN(2 * had_ms, (int64_t)S3_FINISH_MS));
+	else if (r == 0 && c->body.n >= FAST_BYTES && took_ms < FAST_MS)
+		atomic_store(&s->patience_ms, S3_PATIENCE_MS);
+}
+
 int s3_call_once(struct s3store *s, const struct s3_call *c, struct http_reply *reply,
                  struct err *err)
 {
@@ -244,14 +265,23 @@ int s3_call_once(struct s3store *s, const struct s3_call *c, struct http_reply *
 		.body_max = c->reply_max == 0 ? S3_REPLY_MAX : c->reply_max,
 		.cancel = c->cancel != NULL ? c->cancel : s->cancel,
 	};
+	int64_t began_ms;
+	int r;
 
 	if (atomic_load(&s->base.away)) {
 		call.connect_ms = S3_AWAY_MS;
 		call.stall_ms = S3_AWAY_MS;
 	}
+	if (is_large(c))
+		call.stall_ms = atomic_load(&s->patience_ms);
 	if ((s->signer != NULL ? ask_signer(s, a, c, &call, all, err)
-	                       : sign(s, a, c, &call, all, err)) < 0 ||
-	    http_do(s->client, &call, &got, err) < 0)
+	                       : sign(s, a, c, &call, all, err)) < 0)
+		return -1;
+	began_ms = clock_mono_ms();
+	r = http_do(s->client, &call, &got, err);
+	if (is_large(c))
+		note_patience(s, c, call.stall_ms, clock_mono_ms() - began_ms, r, err);
+	if (r < 0)
 		return -1;
 	if (got.status < 200 || got.status > 299 || holds_error(c, &got))
 		return refused(s, &got, err);
