@@ -9,7 +9,7 @@
 #define GET(type, base, off)                                                                       \
 	(__extension__({                                                                           \
 		type v_;                                                                           \
-		memcpy(&v_, (const char *)(base) + (off), sizeof(v_));                             \
+		memcpy(&v_, (const char *)(base) + (off), sizeof(type));                           \
 		v_;                                                                                \
 	}))
 #define PUT(type, base, off, value)                                                                \

@@ -75,7 +75,7 @@ static void forget(const struct lock *l)
 	while (i > 0 && held.lock[i - 1] != l)
 		i--;
 	assert(i > 0);
-	memmove(&held.lock[i - 1], &held.lock[i], (held.n - i) * sizeof(held.lock[0]));
+	memmove(&held.lock[i - 1], &held.lock[i], (held.n - i) * sizeof(const struct lock *));
 	held.n--;
 }
 
