@@ -1,4 +1,4 @@
-/* fuzz_flow.c - bytes as frames: what is read as frames is written as the same bytes. */
+/* fuzz_resumable.c - bytes as frames: what is read as frames is written as the same bytes. */
 #include "core/resumable.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
