@@ -245,8 +245,7 @@ static int ask_mark(struct app *app, struct arena *a, const struct known *k, con
 		return 0;
 	if (!k->sure || strcmp(k->url, place(app)) != 0 || !err_is_away(err))
 		return blame(app, err);
-	log_warn("the object store is away, and jobs wait for it: %s", err->msg);
-	err_clear(err);
+	err_clear(err); /* it has said so itself, once */
 	*away = true;
 	return 0;
 }
