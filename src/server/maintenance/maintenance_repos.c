@@ -62,8 +62,7 @@ struct checked {
 	struct map *told;
 };
 
-static int check_file(struct checked *c, const char *hex, const struct manifest_file *f,
-                      struct err *err)
+static int check_file(struct checked *c, const char *hex, struct manifest_file *f, struct err *err)
 {
 	enum maintenance_loss loss = LOSS_MISSING;
 	bool has, mended = false, is_one;
@@ -80,8 +79,10 @@ static int check_file(struct checked *c, const char *hex, const struct manifest_
 	    maintenance_tell_repo(c->app, c->t, c->told, hex, f, loss, &is_one, err) < 0)
 		return -1;
 	/* one that is lost may have another name elsewhere, which is told of, too */
-	if (has)
-		(void)map_set(c->seen, digest_key(&f->sha256), c);
+	if (!has)
+		return 0;
+	(void)map_set(c->seen, digest_key(&f->sha256), c);
+	repo_bytes_stored(c->app, &(struct manifest){.file = f, .n = 1}); /* somebody put it back */
 	return 0;
 }
 
