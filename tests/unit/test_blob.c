@@ -182,7 +182,7 @@ static void blob_manifests(void **state UNUSED)
 	add(&m, "b", NULL, "two");
 	assert_ok(manifest_finish(&m, &err), &err);
 	assert_err(blobs_put_manifest(b, NULL, &m, &name, &err), &err, ERR_CONFLICT,
-	           "the blob of b");
+	           "the bytes of b");
 	assert_ok(blobs_put(b, STR_LIT("two"), &other, &err), &err);
 	assert_ok(blobs_put_manifest(b, NULL, &m, &name, &err), &err);
 	assert_ok(blobs_put_manifest(b, NULL, &m, &name, &err), &err);
@@ -390,10 +390,10 @@ static void blob_manifest_stands_on_another(void **state UNUSED)
 	assert_ok(manifest_finish(&m, &err), &err);
 	/* one that stands on nothing is looked at, all of it; and so is what is fresh */
 	assert_err(blobs_put_manifest_on(b, pins, &other, &fresh, &m, &name, &err), &err,
-	           ERR_CONFLICT, "the blob of c");
+	           ERR_CONFLICT, "the bytes of c");
 	assert_ok(manifest_add(&fresh, STR_LIT("c"), 4, &gone, &err), &err);
 	assert_err(blobs_put_manifest_on(b, pins, &base, &fresh, &m, &name, &err), &err,
-	           ERR_CONFLICT, "the blob of c");
+	           ERR_CONFLICT, "the bytes of c");
 	blob_pins_free(pins);
 	assert_ok(collect(b, 0, 0, &none, &real, &out, &err), &err);
 	assert_int_equal(out.manifests, 2);

@@ -253,14 +253,18 @@ static int stat_of_another(struct objstore *os, const char *key, struct objstore
 	return real->stat(os, key, info, err);
 }
 
-/* What is damaged goes; what was put anew since it was read stays, however late that was. */
+/* What is damaged goes, unless the folder mends it; what was put anew since it was read stays,
+ * however late that was. */
 static void verify_keeps_what_was_put_anew(void **state)
 {
 	static const char good[] = "12345678";
 	static const struct {
 		unsigned at;
-		bool told, there;
-	} rows[] = {{0, true, false}, {1, false, true}, {2, true, true}};
+		bool folder, told, there;
+	} rows[] = {{0, false, true, false},
+	            {0, true, true, true},
+	            {1, false, false, true},
+	            {2, false, true, true}};
 	struct fixture *f = *state;
 	struct objstore_ops ops = *f->app->objects->ops;
 	struct digest d = hash_sha256(good, strlen(good));
@@ -278,6 +282,8 @@ static void verify_keeps_what_was_put_anew(void **state)
 		assert_ok(objstore_del(f->app->objects, key, &f->err), &f->err);
 		assert_ok(objstore_put(f->app->objects, key, STR_LIT("1234567x"), &f->err),
 		          &f->err);
+		if (!rows[i].folder)
+			assert_int_equal(unlinkat(blobs_dirfd(f->app->blobs), key, 0), 0);
 		stats = 0;
 		put_anew_at = rows[i].at;
 		f->app->objects->ops = &ops;
