@@ -181,22 +181,20 @@ enum relay_passed relay_pass(struct relayed *t, char *p, size_t n)
 {
 	struct exchange *x = t->x;
 	enum relay_passed r = RELAY_PASSED;
-	bool gone, direct;
+	bool gone;
 
 	assert(n > 0);
 	lock_take(&x->lock);
 	relayed_check(t);
 	gone = x->conn == NULL || !t->headed;
-	direct = !gone && is_ours(t);
-	lock_give(&x->lock);
+	/* with the lock, so that libmicrohttpd does not close the socket, whose number the next
+	 * client would have */
+	if (!gone && (!is_ours(t) || !send_chunk(t, p, n, &gone)) && !gone)
+		r = keep(t, p, n);
 	if (gone)
-		return RELAY_GONE;
-	if (!direct || !send_chunk(t, p, n, &gone)) {
-		lock_take(&x->lock);
-		r = gone ? RELAY_GONE : keep(t, p, n);
-		relayed_check(t);
-		lock_give(&x->lock);
-	}
+		r = RELAY_GONE;
+	relayed_check(t);
+	lock_give(&x->lock);
 	if (r == RELAY_PASSED)
 		t->moved_ms = clock_mono_ms();
 	return r;
@@ -205,9 +203,17 @@ enum relay_passed relay_pass(struct relayed *t, char *p, size_t n)
 enum relay_passed relay_send_tail(struct relayed *t)
 {
 	struct exchange *x = t->x;
-	ssize_t sent = send(x->fd, t->tail + t->tail_at, t->tail_n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t sent = 0;
+	bool gone;
 
+	lock_take(&x->lock); /* as above */
+	gone = x->conn == NULL;
+	if (!gone && x->suspended)
+		sent = send(x->fd, t->tail + t->tail_at, t->tail_n, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (sent < 0 && !for_now(errno))
+		gone = true;
+	lock_give(&x->lock);
+	if (gone)
 		return RELAY_GONE;
 	if (sent <= 0)
 		return RELAY_FULL;
