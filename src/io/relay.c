@@ -520,8 +520,8 @@ static void let_some(struct relay *r, int64_t now)
 	r->let_ms = now;
 	TAILQ_FOREACH(t, &r->all, link)
 	{
-		if (t->easy != NULL)
-			continue;
+		if (t->easy != NULL || t->ending)
+			continue; /* it has begun, or is over but for its tail */
 		begin(t);
 		r->held--;
 		if (++n == GENTLY_N)

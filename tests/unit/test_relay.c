@@ -690,6 +690,87 @@ static void many_that_waited_come_a_few_at_a_time(void **state UNUSED)
 	stop(&w);
 }
 
+/* The front's end of a client's connection: it is in this process, too. */
+static int front_of(int client)
+{
+	struct sockaddr_in mine, theirs;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		socklen_t n = sizeof(mine), m = sizeof(theirs);
+
+		if (getsockname(client, (struct sockaddr *)&mine, &n) == 0 &&
+		    getpeername(fd, (struct sockaddr *)&theirs, &m) == 0 &&
+		    theirs.sin_port == mine.sin_port &&
+		    theirs.sin_addr.s_addr == mine.sin_addr.s_addr)
+			return fd;
+	}
+	fail_msg("the front has no such connection");
+	return -1;
+}
+
+static void quick_one(const struct world *w)
+{
+	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+	AUTO_FD int client = ask(w, ASK("GET", "quick") "Connection: close\r\n\r\n");
+	AUTO_FD int engine = taken(w, &asked);
+
+	assert_memory_equal(asked.p, "GET /quick", 10);
+	say(engine, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+	read_all(client, &got);
+	has(&got, "hello");
+}
+
+#define SLOW_BYTES 120000
+
+/* True: its reply was over while a piece of it had been sent in part, as most are. */
+static bool slow_one(struct world *w, int room)
+{
+	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(1 << 20);
+	AUTO_FD int client = ask(w, ASK("POST", "slow") "Content-Length: 2\r\n\r\nhi");
+	AUTO_FD int engine = taken(w, &asked);
+	AUTO_FREE char *part = xcalloc(1, SLOW_BYTES + 1);
+	unsigned ends = atomic_load(&w->ends);
+	bool in_part;
+	char c;
+
+	memset(part, 'x', SLOW_BYTES);
+	read_to(engine, "hi", &asked);
+	say(engine, "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+	            "Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
+	read_to(client, "some\r\n", &got);
+	assert_int_equal(setsockopt(front_of(client), SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)),
+	                 0);
+	say(engine, "1d4c0\r\n");
+	say(engine, part);
+	say(engine, "\r\n0\r\n\r\n");
+	assert_int_equal(recv(engine, &c, 1, 0), 0); /* the front has all of it */
+	quick_one(w);                                /* and has looked at it */
+	in_part = atomic_load(&w->ends) == ends + 1;
+	w->waited = true;
+	quick_one(w);
+	w->waited = false;
+	read_to(client, "\r\n0\r\n\r\n", &got);
+	wait_ends(w, ends + 3);
+	assert_false(w->end.cut || w->end.left);
+	assert_true(!in_part || w->end.bytes == SLOW_BYTES + 4);
+	return in_part;
+}
+
+/* A reply that is over, but for what its client has still to take, is not one that waits to begin:
+ * its request is not sent again. */
+static void a_request_that_waited_beside_a_slow_client(void **state UNUSED)
+{
+	struct world w = {0};
+	int room = 4096;
+
+	start(&w);
+	while (!slow_one(&w, room)) {
+		room += 1024;
+		assert_in_range(room, 0, 65536);
+	}
+	stop(&w);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_whole_reply),
 	cmocka_unit_test(without_a_body),
@@ -705,5 +786,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(many_at_once),
 	cmocka_unit_test(the_server_ends),
 	cmocka_unit_test(many_that_waited_come_a_few_at_a_time),
+	cmocka_unit_test(a_request_that_waited_beside_a_slow_client),
 };
 UNIT_MAIN(tests)
