@@ -214,6 +214,16 @@ static size_t on_bytes(char *p, size_t size, size_t many, void *arg)
 	return 0; /* libcurl's word for it is CURLE_WRITE_ERROR */
 }
 
+/* Before each time that it asks: it does so again when a connection that was kept has ended. */
+static int on_try(void *arg, char *to UNUSED, char *from UNUSED, int to_port UNUSED,
+                  int from_port UNUSED)
+{
+	struct relayed *t = FROM_VOID(struct relayed, arg, RELAYED_MAGIC);
+
+	t->tries++;
+	return CURL_PREREQFUNC_OK;
+}
+
 /* Ends */
 
 static void tell(const struct relayed *t, bool left, const char *why)
@@ -236,7 +246,8 @@ static void end_transfer(struct relayed *t)
 
 	(void)curl_multi_remove_handle(r->multi, t->easy);
 	(void)curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, NULL); /* which ends with `t` */
-	if (r->n_spare < SPARE_MAX)
+	/* libcurl allows five more tries to all the requests of a handle together */
+	if (r->n_spare < SPARE_MAX && t->headed && t->tries == 1)
 		r->spare[r->n_spare++] = t->easy;
 	else
 		curl_easy_cleanup(t->easy);
@@ -455,6 +466,7 @@ static CURL *new_easy(void)
 	SET(CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
 	SET(CURLOPT_HEADERFUNCTION, on_head);
 	SET(CURLOPT_WRITEFUNCTION, on_bytes);
+	SET(CURLOPT_PREREQFUNCTION, on_try);
 	assert(ok); /* each of these is known to the library that it is built with */
 	return easy;
 }
@@ -475,6 +487,7 @@ static void begin(struct relayed *t)
 	SET(CURLOPT_ERRORBUFFER, t->words);
 	SET(CURLOPT_HEADERDATA, t);
 	SET(CURLOPT_WRITEDATA, t);
+	SET(CURLOPT_PREREQDATA, t);
 	SET(CURLOPT_POSTFIELDS, NULL); /* which makes it a POST */
 	SET(CURLOPT_HTTPGET, 1L);
 	if (method == HTTP_HEAD) {

@@ -38,6 +38,7 @@ struct relayed {
 	const char *url, *token;
 	struct str body;
 	bool waited;
+	unsigned tries; /* to ask */
 	int64_t head_ms, silence_ms, started_ms, moved_ms, first_ms;
 	int64_t stuck_ms; /* since when the client takes nothing of the tail */
 	void (*ended)(void *arg, const struct relay_end *end);

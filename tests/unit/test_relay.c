@@ -771,6 +771,34 @@ static void a_request_that_waited_beside_a_slow_client(void **state UNUSED)
 	stop(&w);
 }
 
+#define ROUNDS 8 /* more than libcurl tries one request again */
+
+/* A server may close a connection just when the next request comes on it: that is sent once more,
+ * however often it has happened before. */
+static void connections_that_end_between_requests(void **state UNUSED)
+{
+	struct world w = {0};
+	AUTO_FD int engine = -1;
+
+	start(&w);
+	for (int i = 0; i < ROUNDS; i++) {
+		AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+		AUTO_FD int client = ask(&w, ASK("GET", "x") "Connection: close\r\n\r\n");
+
+		if (engine >= 0) { /* kept from the last round */
+			read_to(engine, "\r\n\r\n", &asked);
+			(void)close(TAKE_FD(engine));
+			buf_clear(&asked);
+		}
+		engine = taken(&w, &asked);
+		say(engine, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+		read_all(client, &got);
+		has(&got, "HTTP/1.1 200 ");
+		wait_ends(&w, (unsigned)i + 1);
+	}
+	stop(&w);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_whole_reply),
 	cmocka_unit_test(without_a_body),
@@ -787,5 +815,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_server_ends),
 	cmocka_unit_test(many_that_waited_come_a_few_at_a_time),
 	cmocka_unit_test(a_request_that_waited_beside_a_slow_client),
+	cmocka_unit_test(connections_that_end_between_requests),
 };
 UNIT_MAIN(tests)
