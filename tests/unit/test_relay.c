@@ -18,6 +18,7 @@
 #define ASK(method, path) method " /at/" path " HTTP/1.1\r\nHost: front\r\n"
 
 struct world {
+	long idle_s;
 	struct httpd *front;
 	struct relay *relay;
 	int listens;
@@ -64,7 +65,11 @@ static const struct face *const faces[] = {&face};
 static void start(struct world *w)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-	struct httpd_options o = {.address = "127.0.0.1:0", .faces = faces, .n_faces = 1, .ctx = w};
+	struct httpd_options o = {.address = "127.0.0.1:0",
+	                          .faces = faces,
+	                          .n_faces = 1,
+	                          .ctx = w,
+	                          .idle_s = w->idle_s};
 	socklen_t n = sizeof(at);
 	struct err err = {0};
 
@@ -305,6 +310,41 @@ static void pieces_come(const char *version)
 		has(&got, "data: 48\n\ndata: 49\n\n"); /* its end is that of the connection */
 	wait_ends(&w, 1);
 	assert_false(w.end.cut);
+	stop(&w);
+}
+
+#define IDLE_S 1
+
+/* Pieces that libmicrohttpd does not see are no silence: the connection is kept for what comes
+ * next. */
+static void a_stream_that_is_longer_than_idle_connections_live(void **state UNUSED)
+{
+	struct world w = {.idle_s = IDLE_S};
+	int64_t until = clock_mono_ms() + 2000LL * IDLE_S;
+	AUTO_FD int client = -1;
+
+	start(&w);
+	client = ask(&w, ASK("GET", "stream") "\r\n");
+	for (int i = 0; i < 2; i++) {
+		AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(1 << 20);
+		AUTO_FD int engine = taken(&w, &asked);
+
+		say(engine, "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+		            "Transfer-Encoding: chunked\r\n\r\n");
+		read_to(client, "\r\n\r\n", &got);
+		while (i == 0 && clock_mono_ms() < until) {
+			say(engine, "4\r\nsome\r\n");
+			read_to(client, "some\r\n", &got);
+			got.n = 0;
+			clock_sleep_ms(50);
+		}
+		say(engine, "0\r\n\r\n");
+		read_to(client, "0\r\n\r\n", &got);
+		if (i == 0)
+			say(client, ASK("GET", "next") "\r\n");
+	}
+	wait_ends(&w, 2);
+	assert_false(w.end.cut || w.end.left);
 	stop(&w);
 }
 
@@ -804,6 +844,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(without_a_body),
 	cmocka_unit_test(a_request_after_another),
 	cmocka_unit_test(pieces_as_they_come),
+	cmocka_unit_test(a_stream_that_is_longer_than_idle_connections_live),
 	cmocka_unit_test(pieces_to_an_old_client),
 	cmocka_unit_test(no_reply),
 	cmocka_unit_test(ends_in_the_middle),
