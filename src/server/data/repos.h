@@ -160,8 +160,8 @@ const char *repo_upload_name(struct arena *a, const char *repo_id, const struct 
 int repo_uploaded(struct app *app, struct arena *a, const struct model_repo *r,
                   const struct digest *oid, uint64_t *size, struct err *err) MUST_CHECK;
 
-/* repo_lost.c: bytes of repositories, which nobody else has. With --objects only what was found to be
- * missing is known, and as long as this server runs: whoever brings it again is asked for it. */
+/* repo_lost.c: bytes of repositories, which nobody else has. With --objects only what was found to
+ * be missing is known, and as long as this server runs: whoever brings it again is asked for it. */
 bool repo_bytes_kept(struct app *app, const struct digest *d, uint64_t size);
 void repo_bytes_lost(struct app *app, const struct digest *d);
 void repo_bytes_stored(struct app *app, const struct manifest *m); /* of all files of it */
