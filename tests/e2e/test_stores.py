@@ -291,12 +291,17 @@ def save(name, text):
     return SAVES.format(name=name, text=text)
 
 
+LARGE = 3_000_001  # bytes: more than what is fetched in memory
+
+
 def test_checkpoints_as_weights(empty_cluster):
     """bt://: what a job has saved is what another one starts from; it is fetched once, and stays what it was."""
     cluster = empty_cluster.start("--cpus", "4", "--memory", "4Gi")
     tail = "tail -c 9 /w/model.safetensors; echo; cat /w/sub/note; echo; test ! -w /w/sub/note"
     ckpt = {"checkpointing_config": {"enabled": True, "settle": "1s"}}
-    first = cluster.push([save("checkpoint-1", "one......"), save("checkpoint-2", "two......")], runtime=ckpt, project="train")
+    large = "head -c {size} /dev/urandom > $BT_CHECKPOINT_DIR/{name}.tmp; mv $BT_CHECKPOINT_DIR/{name}.tmp $BT_CHECKPOINT_DIR/{name}/large.bin"
+    first = cluster.push([command for n, text in ((1, "one......"), (2, "two......")) for name in [f"checkpoint-{n}"]
+                          for command in (save(name, text), large.format(size=LARGE, name=name))], runtime=ckpt, project="train")
     cluster.wait(first, "TRAINING_JOB_COMPLETED")
 
     def seen(source, **row):
@@ -311,6 +316,10 @@ def test_checkpoints_as_weights(empty_cluster):
     rows = [w for w in cluster.json("weights", "ls") if w["source"] == "bt://train"]
     assert len(rows) == 1 and rows[0]["revision"].startswith(f"{first['id']}/checkpoint-2@")
     cluster.cli("weights", "prefetch", "bt://train", "--allow", "sub/*")
+
+    # one machine keeps one copy
+    inodes = [{p.stat().st_ino for p in (cluster.data / folder).rglob("*") if p.is_file() and p.stat().st_size == LARGE} for folder in ("objects", "store/blobs")]
+    assert len(inodes[0]) == 2 and inodes[1] == inodes[0], inodes
 
     # a newer job: a new job takes its checkpoint, one that is made again has what it had, also when that is gone
     second = cluster.push([save("checkpoint-9", "nine.....")], runtime=ckpt, project="train")

@@ -88,6 +88,52 @@ static void blob_tmp_survives_and_is_locked(void **state UNUSED)
 	assert_false(there("tmp", "tmp/fetch-1"));
 }
 
+static int link_it(void *arg, int dirfd, const char *name, struct err *err)
+{
+	if (linkat(AT_FDCWD, arg, dirfd, name, 0) == 0)
+		return 0;
+	return err_errno(err, errno, "%s", name);
+}
+
+static int stop_at_once(void *arg UNUSED, size_t bytes UNUSED, struct err *err)
+{
+	return err_set(err, ERR_CANCELED, "stopped");
+}
+
+static void blob_that_was_somebody_elses(void **state UNUSED)
+{
+	AUTO_BLOBS struct blobs *b = open_store("adopt");
+	AUTO_BLOB_PINS struct blob_pins *pins = blob_pins_new(b);
+	AUTO_ARENA struct arena *a = arena_new();
+	char *from = arena_printf(a, "%s/theirs", blobs_path(b, &(struct digest){{0}}, a));
+	struct blob_adopt x = {
+		.d = hash_sha256("content", 7), .size = 7, .link = link_it, .arg = from};
+	struct stat theirs, ours;
+	struct err err = {0};
+
+	*strstr(from, "/blobs/") = '\0';
+	from = x.arg = arena_printf(a, "%s/theirs", from);
+	assert_ok(fs_write_atomic(AT_FDCWD, from, STR_LIT("content"), 0600, &err), &err);
+	x.step = stop_at_once;
+	assert_err(blobs_adopt(b, pins, &x, &err), &err, ERR_CANCELED, "stopped");
+	x.step = NULL;
+	x.size = 8;
+	assert_err(blobs_adopt(b, pins, &x, &err), &err, ERR_CORRUPT, "not what it should be");
+	x.size = 7;
+	assert_false(blobs_has(b, &x.d, 7));
+	assert_ok(blobs_adopt(b, pins, &x, &err), &err);
+	assert_ok(blobs_adopt(b, pins, &x, &err), &err); /* it is there */
+	assert_true(blobs_has(b, &x.d, 7));
+	assert_int_equal(stat(from, &theirs), 0);
+	assert_int_equal(stat(blobs_path(b, &x.d, a), &ours), 0);
+	assert_int_equal(theirs.st_ino, ours.st_ino);
+	assert_int_equal(ours.st_nlink, 2); /* nothing is left in tmp/ */
+	x.d = hash_sha256("another", 7);
+	assert_err(blobs_adopt(b, pins, &x, &err), &err, ERR_CORRUPT, "not what it should be");
+	assert_int_equal(unlink(from), 0);
+	assert_err(blobs_adopt(b, pins, &x, &err), &err, ERR_NOT_FOUND, "link-");
+}
+
 static int end_at(void *arg, size_t bytes, struct err *err)
 {
 	*(size_t *)arg += bytes;
@@ -670,6 +716,7 @@ static void blob_collectors_race_with_fetches(void **state UNUSED)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(blob_put_and_read),
 	cmocka_unit_test(blob_tmp_survives_and_is_locked),
+	cmocka_unit_test(blob_that_was_somebody_elses),
 	cmocka_unit_test(blob_that_rotted_is_moved_aside),
 	cmocka_unit_test(blob_manifests),
 	cmocka_unit_test(blob_collects_what_nobody_names),

@@ -212,6 +212,45 @@ int blobs_commit(struct blobs *b, const char *name, int fd, const struct digest 
 	return drop(b, from, err);
 }
 
+static int adopt(struct blobs *b, const struct blob_adopt *x, const char *tmp, struct err *err)
+{
+	char to[BLOB_PATH_CAP];
+	struct digest got;
+	uint64_t size = 0;
+	AUTO_FD int fd = openat(b->fd, tmp, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_errno(err, errno, "%s/%s", b->dir, tmp);
+	if (hash_fd_steps(fd, x->step, x->arg, &got, &size, err) < 0)
+		return -1;
+	if (size != x->size || !digest_same(&got, &x->d))
+		return err_set(err, ERR_CORRUPT, "its content is not what it should be");
+	blob_path(&x->d, to);
+	return publish(b, tmp, fd, to, &x->d, err);
+}
+
+/* Under a name that nobody else asks for: a temporary file of a fetch is written to. */
+int blobs_adopt(struct blobs *b, struct blob_pins *pins, const struct blob_adopt *x,
+                struct err *err)
+{
+	AUTO_FD int dir = openat(b->fd, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char id[25], tmp[64];
+	int rc;
+
+	if (dir < 0)
+		return err_errno(err, errno, "%s/tmp", b->dir);
+	seal_id(id, 24);
+	FMT(tmp, "tmp/link-%s", id);
+	blob_pins_add_tmp(pins, tmp + strlen("tmp/"));
+	blob_pins_add(pins, &x->d);
+	if (x->link(x->arg, dir, tmp + strlen("tmp/"), err) < 0)
+		return -1;
+	rc = adopt(b, x, tmp, err);
+	if (rc < 0)
+		(void)unlinkat(b->fd, tmp, 0); /* else it is swept by age */
+	return rc;
+}
+
 int blobs_drop_tmp(struct blobs *b, const char *name, struct err *err)
 {
 	char path[BLOB_PATH_CAP + BLOB_NAME_MAX];

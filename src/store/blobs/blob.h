@@ -37,6 +37,18 @@ int blobs_tmp(struct blobs *b, const char *name, int *fd, char journal[FS_PATH_M
 /* fsync, chmod 0444, rename to its digest (the caller has verified it), journal removed. */
 int blobs_commit(struct blobs *b, const char *name, int fd, const struct digest *d,
                  struct err *err) MUST_CHECK;
+/* A file of somebody else's becomes a blob by one more name, once it is read and verified: `link`
+ * gives it that name, in the folder of that descriptor, and nobody may write to it any more.
+ * ERR_CORRUPT: it has other content; what link and step (may be NULL) fail with. */
+struct blob_adopt {
+	struct digest d;
+	uint64_t size;
+	int (*link)(void *arg, int dirfd, const char *name, struct err *err);
+	int (*step)(void *arg, size_t bytes, struct err *err);
+	void *arg;
+};
+int blobs_adopt(struct blobs *b, struct blob_pins *pins, const struct blob_adopt *x,
+                struct err *err) MUST_CHECK;
 int blobs_drop_tmp(struct blobs *b, const char *name, struct err *err) MUST_CHECK;
 /* Writes small content at once. */
 int blobs_put(struct blobs *b, struct str body, struct digest *out, struct err *err) MUST_CHECK;

@@ -364,13 +364,68 @@ static int fetch_large(struct passing *of, const char *name, int fd, const char 
 	return rc;
 }
 
+struct linking {
+	unsigned magic;
+#define LINKING_MAGIC 0x534c4e4bU
+	const struct bring_job *job;
+	uint64_t done;
+};
+
+static int link_source(void *arg, int dirfd, const char *name, struct err *err)
+{
+	const struct bring_job *job = FROM_VOID(struct linking, arg, LINKING_MAGIC)->job;
+
+	return source_link(job->source, job->file, dirfd, name, err);
+}
+
+static int link_step(void *arg, size_t bytes, struct err *err)
+{
+	struct linking *l = FROM_VOID(struct linking, arg, LINKING_MAGIC);
+
+	if (is_canceled(l->job))
+		return err_set(err, ERR_CANCELED, "canceled");
+	l->done += bytes;
+	if (l->job->progress != NULL)
+		l->job->progress(l->job->arg, l->done);
+	return 0;
+}
+
+/* A file of our own needs no copy. *linked: it is a blob now. */
+static int link_large(const struct bring_job *job, struct digest *sha256, bool *linked,
+                      struct err *err)
+{
+	struct linking l = {LINKING_MAGIC, job, 0};
+	struct blob_adopt x = {
+		.size = job->file->size, .link = link_source, .step = link_step, .arg = &l};
+
+	*linked = false;
+	if (!source_links(job->source) || !promised(job->file))
+		return 0;
+	*linked = here(job, sha256);
+	if (*linked)
+		return 0;
+	memcpy(x.d.b, job->file->id, HASH_SHA256_LEN);
+	*linked = blobs_adopt(job->blobs, job->pins, &x, err) == 0;
+	if (*linked)
+		*sha256 = x.d;
+	else if (err->code != ERR_UNSUPPORTED)
+		return -1;
+	err_clear(err);
+	return 0;
+}
+
 static int bring_large(const struct bring_job *job, struct digest *sha256, struct err *err)
 {
 	AUTO_FD int fd = -1;
 	AUTO_FREE char *journal = xmalloc(FS_PATH_MAX);
 	struct passing of = {PASSING_MAGIC, job, NULL};
 	char name[BRING_NAME_CAP];
+	bool linked;
 
+	if (link_large(job, sha256, &linked, err) < 0)
+		return name_it(job, err);
+	if (linked)
+		return 0;
 	bring_tmp_name(job->source, job->file, name);
 	if (lock_tmp(job, name, &fd, journal, sha256, err) < 0)
 		return name_it(job, err);

@@ -385,3 +385,15 @@ int source_read(struct source *s, const struct source_file *f, uint64_t first, u
 	(void)err_wrap(err, "%s: %s", s->name, f->path);
 	return fail(err);
 }
+
+bool source_links(const struct source *s)
+{
+	return s->ops->link != NULL;
+}
+
+int source_link(struct source *s, const struct source_file *f, int dirfd, const char *name,
+                struct err *err)
+{
+	assert(source_links(s));
+	return s->ops->link(s, f, dirfd, name, err);
+}

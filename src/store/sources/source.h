@@ -140,5 +140,10 @@ int source_refs(struct source *s, struct arena *a, const struct doc **out,
  * server said. */
 int source_read(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
                 const struct http_sink *to, const atomic_bool *cancel, struct err *err) MUST_CHECK;
+/* The whole file gets one more name, in the folder of that descriptor, and no byte is read: it is
+ * nobody's to write any more. ERR_UNSUPPORTED: it has to be read. */
+bool source_links(const struct source *s); /* else it never has such a file */
+int source_link(struct source *s, const struct source_file *f, int dirfd, const char *name,
+                struct err *err) MUST_CHECK;
 
 #endif

@@ -30,6 +30,9 @@ struct source_ops {
 	            struct source_found *to, const char **revision, struct err *err);
 	int (*read)(struct source *s, const struct source_file *f, uint64_t first, uint64_t count,
 	            const struct http_sink *to, const atomic_bool *cancel, struct err *err);
+	/* See source_link(); may be NULL. */
+	int (*link)(struct source *s, const struct source_file *f, int dirfd, const char *name,
+	            struct err *err);
 	/* See source_resolve(); may be NULL. */
 	int (*resolve)(struct source *s, struct arena *a, const char **revision, struct err *err);
 	/* See source_admits(); may be NULL. */

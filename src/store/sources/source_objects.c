@@ -1,6 +1,7 @@
 /*
  * source_objects.c - files that lie in an object store of ours, as a source: the caller says which,
- * with their digests, and what revision that is.
+ * with their digests, and what revision that is. Where the store is a folder beside ours, they are
+ * linked: one machine keeps one copy.
  */
 #include "store/sources/source_impl.h"
 
@@ -62,6 +63,15 @@ static int objects_list(struct source *s, struct arena *a, const char *resolved 
 	return 0;
 }
 
+/* After a failure: is it that the file is not there any more? */
+static int gone(struct err *err)
+{
+	if (err->code != ERR_NOT_FOUND && err->code != ERR_RANGE)
+		return -1;
+	err_clear(err);
+	return err_set(err, ERR_CONFLICT, "it was deleted or replaced while it was being fetched");
+}
+
 static int objects_read(struct source *s, const struct source_file *f, uint64_t first,
                         uint64_t count, const struct http_sink *to, const atomic_bool *cancel,
                         struct err *err)
@@ -72,10 +82,17 @@ static int objects_read(struct source *s, const struct source_file *f, uint64_t 
 	assert(x != NULL);
 	if (objstore_read(o->store, x->key, first, count, to->put, to->arg, cancel, err) == 0)
 		return 0;
-	if (err->code != ERR_NOT_FOUND && err->code != ERR_RANGE)
-		return -1;
-	err_clear(err);
-	return err_set(err, ERR_CONFLICT, "it was deleted or replaced while it was being fetched");
+	return gone(err);
+}
+
+static int objects_link(struct source *s, const struct source_file *f, int dirfd, const char *name,
+                        struct err *err)
+{
+	const struct objects *o = (const struct objects *)s;
+	const struct source_object *x = map_get(o->by_path, str_of(f->path));
+
+	assert(x != NULL);
+	return objstore_link(o->store, x->key, dirfd, name, err) == 0 ? 0 : gone(err);
 }
 
 const struct source_ops source_objects_ops = {
@@ -83,5 +100,6 @@ const struct source_ops source_objects_ops = {
 	.form = "bt://project[@job][/checkpoint]",
 	.list = objects_list,
 	.read = objects_read,
+	.link = objects_link,
 	.done = objects_done,
 };
