@@ -73,6 +73,9 @@ def save(saver, out, steps):
         if chief:
             print(f"saved {os.path.abspath(step)}", flush=True)
         time.sleep(float(os.environ.get("SAVER_PAUSE", "0")))
+    if not first:  # all is saved; the threads of a process group may abort what ends in its own order
+        sys.stdout.flush()
+        os._exit(0)
     return 0
 
 
