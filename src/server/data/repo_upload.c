@@ -47,6 +47,20 @@ int repo_uploaded(struct app *app, struct arena *a, const struct model_repo *r,
 	               r->owner, r->name);
 }
 
+int repo_upload_there(struct app *app, struct arena *a, const struct model_repo *r,
+                      const struct digest *oid, bool *there, struct err *err)
+{
+	uint64_t size = 0;
+
+	*there = false;
+	if (repo_uploaded(app, a, r, oid, &size, err) == 0)
+		*there = repo_bytes_kept(app, oid, size);
+	else if (err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return 0;
+}
+
 int repo_upload_want(const struct ask *ask, const struct hub_name *name, struct repo_upload *u,
                      size_t n, struct err *err)
 {
@@ -489,18 +503,14 @@ int repo_upload_join(struct app *app, const struct repo_upload *u, struct err *e
 	AUTO_ARENA struct arena *a = arena_new();
 	struct upload *x = NULL;
 	struct model_repo r;
-	uint64_t size = 0;
+	bool there;
 	int rc;
 
-	if (repo_given_out(app, a, u->repo_id, &r, err) < 0)
+	if (repo_given_out(app, a, u->repo_id, &r, err) < 0 ||
+	    repo_upload_there(app, a, &r, &u->oid, &there, err) < 0)
 		return -1;
-	if (repo_uploaded(app, a, &r, &u->oid, &size, err) == 0) {
-		if (repo_bytes_kept(app, &u->oid, size)) /* its answer was lost */
-			return 0;
-	} else if (err->code != ERR_NOT_FOUND) {
-		return -1;
-	}
-	err_clear(err);
+	if (there) /* its answer was lost */
+		return 0;
 	if (upload_open(app, &r, u, &x, err) < 0)
 		return -1;
 	rc = close_to_writers(app, x, err);

@@ -368,7 +368,7 @@ static struct digest terms_of(const struct xet_file *f)
 static int build_file(struct building *b, const struct xet_file *f, struct err *err)
 {
 	struct digest terms = {0};
-	uint64_t size = 0;
+	bool there;
 	int rc;
 
 	if (b->app->stopping)
@@ -378,13 +378,10 @@ static int build_file(struct building *b, const struct xet_file *f, struct err *
 		if (map_get(b->built, digest_key(&terms)) != NULL)
 			return 0;
 	} else {
-		if (repo_uploaded(b->app, b->a, b->repo, &f->sha256, &size, err) == 0) {
-			if (repo_bytes_kept(b->app, &f->sha256, size))
-				return 0;
-		} else if (err->code != ERR_NOT_FOUND) {
+		if (repo_upload_there(b->app, b->a, b->repo, &f->sha256, &there, err) < 0)
 			return -1;
-		}
-		err_clear(err);
+		if (there)
+			return 0;
 	}
 	if (repo_room_open(b->app, f->bytes, &b->room, err) < 0)
 		return -1;

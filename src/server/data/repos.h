@@ -166,6 +166,10 @@ bool repo_bytes_kept(struct app *app, const struct digest *d, uint64_t size);
 void repo_bytes_lost(struct app *app, const struct digest *d);
 void repo_bytes_stored(struct app *app, const struct manifest *m); /* of all files of it */
 
+/* Was it uploaded to the repository, and are its bytes kept? */
+int repo_upload_there(struct app *app, struct arena *a, const struct model_repo *r,
+                      const struct digest *oid, bool *there, struct err *err) MUST_CHECK;
+
 /* Behind every change of a row: what is known of names is looked up again. */
 void repo_changed(struct app *app);
 
