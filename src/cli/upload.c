@@ -16,10 +16,12 @@
 /* Of a URL: without its path, and what signs it. */
 static const char *host_of(struct cli *c, const char *url)
 {
-	const char *host = strstr(url, "://");
-	size_t n = host != NULL ? strcspn(host + 3, "/?") + (size_t)(host + 3 - url) : strlen(url);
+	struct err ignored = {0};
+	struct url u;
 
-	return arena_strz(c->arena, str_n(url, n));
+	if (url_parse(c->arena, str_of(url), &u, &ignored) < 0)
+		return "the object store"; /* whose answer says what is wrong */
+	return url_origin(c->arena, u.scheme, u.host, u.port);
 }
 
 /* One PUT on its way. */
