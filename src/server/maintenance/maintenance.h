@@ -77,6 +77,12 @@ enum maintenance_loss {
 	LOSS_MISSING,
 	LOSS_LIST, /* it is what names all others */
 };
+/* In words, for weights as well. */
+#define MAINTENANCE_UNREADABLE "it cannot be read in the object store: left there"
+#define MAINTENANCE_MENDED "damaged in the object store: put there again from the folder"
+/* Is this manifest (hex) of a commit, or of an upload to a repository? Of which one. */
+int maintenance_repo_of(struct app *app, struct arena *a, const char *hex, struct model_repo *out,
+                        bool *is_one, struct err *err) MUST_CHECK;
 /* Tells of a file of this manifest (hex), once under each name (`told`). !*is_one: the manifest is
  * no commit, and no upload to a repository. */
 int maintenance_tell_repo(struct app *app, struct maintenance_task *t, struct map *told,

@@ -12,8 +12,6 @@
 #include "store/common/crew.h"
 
 #define STREAMS 4 /* objects that are read at once, but from a folder */
-#define UNREADABLE "it cannot be read in the object store: left there"
-#define MENDED "damaged in the object store: put there again from the folder"
 #define RELIED "; a fetch relies on it just now: nothing was removed, verify again later"
 
 enum verdict { FINE, DAMAGED, UNREAD, TOLD };
@@ -138,29 +136,44 @@ static int drop_marked(struct maintenance_objects *o, struct arena *a, const str
 	return maintenance_fail_mirrors(o->app, a, hex, why, source, err);
 }
 
+/* A file of weights, or their list. why: their manifest is dropped, and the caller has marked it;
+ * NULL: it stays. */
+static int tell_weights(struct maintenance_objects *o, struct arena *a, const struct digest *name,
+                        struct maintenance_item item, const char *why, struct err *err)
+{
+	const char *source = NULL;
+	char hex[HASH_HEX_CAP];
+	int r;
+
+	digest_hex(name, hex);
+	if (why != NULL)
+		r = drop_marked(o, a, name, why, &source, err);
+	else
+		r = maintenance_fail_mirrors(o->app, a, hex, NULL, &source, err);
+	if (r < 0)
+		return -1;
+	item.kind = "weights";
+	item.name = source != NULL ? source : arena_printf(a, "manifest %s", hex);
+	maintenance_found(o->t, &item);
+	return 0;
+}
+
 /* The next job that asks has what is missing put there, from the folder or the source; somebody who
  * relies on the manifest just now is about to. */
 static int tell(struct maintenance_objects *o, struct arena *a, const struct digest *name,
                 const char *path, const char *words, uint64_t size, struct err *err)
 {
-	const char *what = arena_printf(a, "%s in the object store", words), *source = NULL;
-	struct maintenance_item item = {.kind = "weights", .path = path, .bytes = size};
-	char hex[HASH_HEX_CAP];
+	const char *what = arena_printf(a, "%s in the object store", words);
+	struct maintenance_item item = {.path = path, .bytes = size};
 	int r;
 
-	digest_hex(name, hex);
-	if (blob_going_begin(o->app->blobs, name)) {
-		item.words = arena_printf(a, "%s: the next job that needs it puts it there", what);
-		r = drop_marked(o, a, name, arena_printf(a, "%s is %s", path, item.words), &source,
-		                err);
-		blob_going_end(o->app->blobs, name);
-	} else {
+	if (!blob_going_begin(o->app->blobs, name)) {
 		item.words = arena_printf(a, "%s%s", what, RELIED);
-		r = maintenance_fail_mirrors(o->app, a, hex, NULL, &source, err);
+		return tell_weights(o, a, name, item, NULL, err);
 	}
-	item.name = source != NULL ? source : arena_printf(a, "manifest %s", hex);
-	if (r == 0)
-		maintenance_found(o->t, &item);
+	item.words = arena_printf(a, "%s: the next job that needs it puts it there", what);
+	r = tell_weights(o, a, name, item, arena_printf(a, "%s is %s", path, item.words), err);
+	blob_going_end(o->app->blobs, name);
 	return r;
 }
 
@@ -236,10 +249,8 @@ static int note_naming(struct affected *f, const struct digest *name, const char
 	bool own;
 
 	digest_hex(name, hex);
-	own = meta_repo_of_manifest(f->o->app->meta, f->a, hex, &repo, err) == 0;
-	if (!own && err->code != ERR_NOT_FOUND)
+	if (maintenance_repo_of(f->o->app, f->a, hex, &repo, &own, err) < 0)
 		return -1;
-	err_clear(err);
 	if (f->n == f->cap) {
 		size_t cap = MAX(f->cap * 2, (size_t)16);
 		struct naming *more = ARENA_ARRAY(f->a, struct naming, cap);
@@ -275,29 +286,6 @@ static int note_affected(void *arg, const struct blob_entry *x, struct err *err)
 	return 0;
 }
 
-static int tell_weights(struct affected *f, const struct naming *by, const struct end *end,
-                        struct err *err)
-{
-	struct maintenance_objects *o = f->o;
-	struct maintenance_item x = {
-		.kind = "weights", .path = by->path, .bytes = f->blob->size, .words = end->words};
-	const char *source = NULL;
-	char hex[HASH_HEX_CAP];
-	int r;
-
-	digest_hex(&by->name, hex);
-	if (end->why != NULL)
-		r = drop_marked(o, f->a, &by->name, arena_printf(f->a, "%s %s", by->path, end->why),
-		                &source, err);
-	else
-		r = maintenance_fail_mirrors(o->app, f->a, hex, NULL, &source, err);
-	if (r < 0)
-		return -1;
-	x.name = source != NULL ? source : arena_printf(f->a, "manifest %s", hex);
-	maintenance_found(o->t, &x);
-	return 0;
-}
-
 static int tell_affected(struct affected *f, const struct end *end, struct err *err)
 {
 	AUTO_MAP struct map *told = map_new();
@@ -310,7 +298,10 @@ static int tell_affected(struct affected *f, const struct end *end, struct err *
 		const struct naming *by = &f->by[i];
 		const struct manifest_file file = {
 			.path = by->path, .size = f->blob->size, .sha256 = f->blob->d};
+		const struct maintenance_item item = {
+			.path = by->path, .bytes = f->blob->size, .words = end->words};
 		bool is_repo = false;
+		const char *why;
 
 		digest_hex(&by->name, hex);
 		if (by->own && maintenance_tell_repo(f->o->app, f->o->t, told, hex, &file,
@@ -318,7 +309,8 @@ static int tell_affected(struct affected *f, const struct end *end, struct err *
 			return -1;
 		if (by->own)
 			continue;
-		if (tell_weights(f, by, end, err) < 0)
+		why = end->why != NULL ? arena_printf(f->a, "%s %s", by->path, end->why) : NULL;
+		if (tell_weights(f->o, f->a, &by->name, item, why, err) < 0)
 			return -1;
 		n++;
 	}
@@ -404,7 +396,7 @@ static int remove_damaged(struct affected *f, const struct objstore_info *seen, 
  * begins now. */
 static int set_aside(struct affected *f, size_t i, bool unread, struct err *err)
 {
-	static const struct end cannot = {UNREADABLE, NULL, LOSS_UNREAD};
+	static const struct end cannot = {MAINTENANCE_UNREADABLE, NULL, LOSS_UNREAD};
 	struct maintenance_objects *o = f->o;
 	bool marked = !unread && blob_going_begin(o->app->blobs, &f->blob->d);
 	int r = blob_objects_each(o->app->objects, BLOBS_MANIFEST, note_affected, f, err);
@@ -421,7 +413,7 @@ static int set_aside(struct affected *f, size_t i, bool unread, struct err *err)
 /* By what the folder has: nobody notices. */
 static int mend(struct affected *f, size_t i, bool *mended, struct err *err)
 {
-	static const struct end again = {MENDED, NULL, LOSS_MENDED};
+	static const struct end again = {MAINTENANCE_MENDED, NULL, LOSS_MENDED};
 	struct maintenance_objects *o = f->o;
 	char key[BLOB_KEY_CAP];
 	bool same;
@@ -536,9 +528,8 @@ static int list_damaged(struct maintenance_objects *o, struct arena *a, const st
 {
 	AUTO_MAP struct map *told = map_new();
 	const struct manifest_file list = {.path = "its list of files", .size = x->size};
-	struct maintenance_item item = {
-		.kind = "weights", .path = list.path, .bytes = x->size, .words = MENDED};
-	const char *source = NULL;
+	const struct maintenance_item item = {
+		.path = list.path, .bytes = x->size, .words = MAINTENANCE_MENDED};
 	char hex[HASH_HEX_CAP];
 	bool mended, is_repo;
 
@@ -550,14 +541,8 @@ static int list_damaged(struct maintenance_objects *o, struct arena *a, const st
 		return -1;
 	if (is_repo)
 		return 0;
-	if (mended) {
-		if (maintenance_fail_mirrors(o->app, a, hex, NULL, &source, err) < 0)
-			return -1;
-		item.name = source != NULL ? source : arena_printf(a, "manifest %s", hex);
-		maintenance_found(o->t, &item);
-		return 0;
-	}
-	return tell(o, a, &x->d, "its list of files", "damaged", x->size, err);
+	return mended ? tell_weights(o, a, &x->d, item, NULL, err)
+	              : tell(o, a, &x->d, list.path, "damaged", x->size, err);
 }
 
 static int read_manifest(void *arg, const struct blob_entry *x, struct err *err)
@@ -582,7 +567,7 @@ static int read_manifest(void *arg, const struct blob_entry *x, struct err *err)
 							.kind = "weights",
 							.name = arena_printf(a, "manifest %s", hex),
 							.path = "its list of files",
-							.words = UNREADABLE,
+							.words = MAINTENANCE_UNREADABLE,
 						});
 		err_clear(err);
 		return 0;

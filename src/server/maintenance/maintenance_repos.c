@@ -10,6 +10,16 @@
 
 #define AGAIN "nobody else has it: upload it again"
 
+int maintenance_repo_of(struct app *app, struct arena *a, const char *hex, struct model_repo *out,
+                        bool *is_one, struct err *err)
+{
+	*is_one = meta_repo_of_manifest(app->meta, a, hex, out, err) == 0;
+	if (!*is_one && err->code != ERR_NOT_FOUND)
+		return -1;
+	err_clear(err);
+	return 0;
+}
+
 int maintenance_tell_repo(struct app *app, struct maintenance_task *t, struct map *told,
                           const char *hex, const struct manifest_file *f,
                           enum maintenance_loss loss, bool *is_one, struct err *err)
@@ -19,8 +29,8 @@ int maintenance_tell_repo(struct app *app, struct maintenance_task *t, struct ma
 		[LOSS_IN_FOLDER] = "damaged: quarantined; the object store has it",
 		[LOSS_REMOVED] = "damaged in the object store: removed; " AGAIN,
 		[LOSS_LEFT] = "damaged in the object store: left there; verify again later",
-		[LOSS_UNREAD] = "it cannot be read in the object store: left there",
-		[LOSS_MENDED] = "damaged in the object store: put there again from the folder",
+		[LOSS_UNREAD] = MAINTENANCE_UNREADABLE,
+		[LOSS_MENDED] = MAINTENANCE_MENDED,
 		[LOSS_RESTORED] = "missing in the object store: put there again from the folder",
 		[LOSS_MISSING] = "missing; " AGAIN,
 		[LOSS_LIST] = "the list of a commit's files is damaged; nobody else has it",
@@ -29,12 +39,9 @@ int maintenance_tell_repo(struct app *app, struct maintenance_task *t, struct ma
 	struct maintenance_item x = {.kind = "repository", .bytes = f->size, .words = words[loss]};
 	char is[HASH_HEX_CAP];
 	struct model_repo r;
-	int rc = meta_repo_of_manifest(app->meta, a, hex, &r, err);
 
-	*is_one = rc == 0;
-	if (rc < 0 && err->code != ERR_NOT_FOUND)
+	if (maintenance_repo_of(app, a, hex, &r, is_one, err) < 0)
 		return -1;
-	err_clear(err);
 	if (!*is_one)
 		return 0;
 	if (loss == LOSS_REMOVED || loss == LOSS_MISSING)

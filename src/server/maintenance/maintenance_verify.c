@@ -265,15 +265,14 @@ static int quarantine_manifest(struct verify *v, struct arena *a, const struct d
 	struct maintenance_item x;
 	struct model_repo repo;
 	char hex[HASH_HEX_CAP];
+	bool is_repo;
 
 	digest_hex(name, hex);
-	if (blobs_quarantine_manifest(v->app->blobs, name, err) < 0)
+	if (blobs_quarantine_manifest(v->app->blobs, name, err) < 0 ||
+	    maintenance_repo_of(v->app, a, hex, &repo, &is_repo, err) < 0)
 		return -1;
-	if (meta_repo_of_manifest(v->app->meta, a, hex, &repo, err) == 0)
+	if (is_repo)
 		return 0; /* its repository is told of */
-	if (err->code != ERR_NOT_FOUND)
-		return -1;
-	err_clear(err);
 	if (maintenance_fail_mirrors(v->app, a, hex, weights_in_objects(v->app) ? NULL : words,
 	                             &source, err) < 0)
 		return -1;
