@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "core/resumable.h"
+#include "io/resumable.h"
 #include "face/face.h"
 #include "io/proc.h"
 #include "run/ids.h"
@@ -17,6 +17,7 @@
 #include "unit.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -59,7 +60,9 @@ struct place {
 	char events[8192], checkpoints[16384], exec_output[65536];
 	int exec_code; /* -1 = not done */
 	struct str exec_input;
-	enum wire_exec_state exec_state;
+	bool exec_hang_up, exec_done; /* who started it hangs up; the runner needs us no more */
+	struct upgraded *exec_line;
+	pthread_t exec_thread;
 };
 
 static struct place *of_place(struct app *app)
@@ -180,41 +183,91 @@ static int op_exit(const struct ask *ask, const struct wire_exit *x, struct err 
 	return 0;
 }
 
-static int op_exec_output(const struct ask *ask, const char *id UNUSED, uint64_t offset,
-                          struct str frames, int code, uint64_t *next, enum wire_exec_state *state,
-                          struct err *err UNUSED)
+static int op_exec_may_join(const struct ask *ask, const char *job_id UNUSED,
+                            const char *exec_id UNUSED, struct err *err)
 {
 	struct place *p = of_place(ask->app);
+	bool over;
+
+	(void)pthread_mutex_lock(&p->lock);
+	over = p->exec_done || p->exec_line != NULL;
+	(void)pthread_mutex_unlock(&p->lock);
+	return over ? err_set(err, ERR_CONFLICT, "it is over") : 0;
+}
+
+/* What the command printed, with the lock. */
+static void exec_hear(struct place *p, struct resumable *r)
+{
 	enum frame_kind kind;
 	struct str bytes;
 	size_t n;
 
-	*next = offset + frames.n;
-	(void)pthread_mutex_lock(&p->lock);
-	while (frame_next(&frames, &kind, &bytes)) {
+	while (resumable_next(r, &kind, &bytes)) {
 		n = strlen(p->exec_output);
-		(void)snprintf(p->exec_output + n, sizeof(p->exec_output) - n, "%.*s",
-		               STR_ARG(bytes));
+		if (kind == FRAME_EXIT)
+			p->exec_code = (uint8_t)bytes.p[0];
+		else
+			(void)snprintf(p->exec_output + n, sizeof(p->exec_output) - n, "%.*s",
+			               STR_ARG(bytes));
+		resumable_use(r, bytes.n);
 	}
-	if (code >= 0) {
-		p->exec_code = code;
-		p->exec_state = EXEC_OVER;
-	}
-	*state = p->exec_state;
-	(void)pthread_mutex_unlock(&p->lock);
-	if (code >= 0)
-		httpd_notify(p->httpd, httpd_channel(CHANNEL_EXEC_IN, STR_LIT("e1")));
-	return 0;
 }
 
-static int op_exec_input(const struct ask *ask, const char *id UNUSED, uint64_t offset,
-                         struct str *frames, enum wire_exec_state *state, struct err *err UNUSED)
+/* The other end of the command, as the server would bring it: who started it. */
+static void *exec_talk(void *arg)
+{
+	struct resumable r CLEANUP(resumable_done) = RESUMABLE_INIT;
+	struct place *p = arg;
+	bool given = false, hung = false;
+	ssize_t n = 1;
+
+	resumable_begin(&r);
+	while (n != 0) {
+		struct pollfd f = {.fd = upgraded_fd(p->exec_line), .events = POLLIN};
+		struct err err = {0};
+		static char bytes[UPGRADED_READ_MIN];
+
+		(void)poll(&f, 1, 10);
+		n = upgraded_read(p->exec_line, bytes, sizeof(bytes));
+		if (n > 0)
+			assert_ok(resumable_feed(&r, str_n(bytes, (size_t)n), &err), &err);
+		(void)pthread_mutex_lock(&p->lock);
+		exec_hear(p, &r);
+		if (!given && p->exec_input.n > 0)
+			resumable_put(&r, FRAME_IN, p->exec_input);
+		given = given || p->exec_input.n > 0;
+		if (p->exec_hang_up && !hung)
+			resumable_say(&r, FRAME_HANG_UP, (struct str){0});
+		hung = p->exec_hang_up;
+		(void)pthread_mutex_unlock(&p->lock);
+		for (struct str w = resumable_wire(&r); w.n > 0; w = resumable_wire(&r)) {
+			ssize_t sent = upgraded_write(p->exec_line, w.p, w.n);
+
+			if (sent <= 0)
+				break;
+			resumable_wrote(&r, (size_t)sent);
+		}
+	}
+	upgraded_close(p->exec_line);
+	return NULL;
+}
+
+static void op_exec_join(struct app *app, const char *exec_id UNUSED, enum exec_end which,
+                         struct upgraded *u)
+{
+	struct place *p = of_place(app);
+
+	assert_int_equal(which, EXEC_RUNNER);
+	p->exec_line = u;
+	assert_int_equal(pthread_create(&p->exec_thread, NULL, exec_talk, p), 0);
+}
+
+static int op_exec_done(const struct ask *ask, const char *id UNUSED, struct err *err UNUSED)
 {
 	struct place *p = of_place(ask->app);
 
 	(void)pthread_mutex_lock(&p->lock);
-	*frames = str_skip(p->exec_input, (size_t)offset);
-	*state = p->exec_state;
+	p->exec_done = true;
 	(void)pthread_mutex_unlock(&p->lock);
 	return 0;
 }
@@ -249,8 +302,9 @@ static int op_speaks(const struct ask *ask UNUSED, int64_t version, struct err *
 }
 
 static const struct exec_ops place_exec_ops = {
-	.runner_output = op_exec_output,
-	.runner_input = op_exec_input,
+	.may_join = op_exec_may_join,
+	.join = op_exec_join,
+	.done = op_exec_done,
 };
 
 static const struct runner_ops place_runner_ops = {
@@ -350,6 +404,8 @@ static void server_stop(struct place *p)
 {
 	httpd_drain(p->httpd, 0);
 	httpd_stop(p->httpd);
+	if (p->exec_line != NULL)
+		(void)pthread_join(p->exec_thread, NULL);
 	p->httpd = NULL;
 	passing_stop(p->passing);
 	p->passing = NULL;

@@ -37,7 +37,7 @@ say() { printf 'parts: %s\n' "$*" >&2; }
 
 packages_of() {
 	case $1 in
-	build) echo "gcc libc6-dev libmicrohttpd-dev libcurl4-openssl-dev libjansson-dev libyaml-dev libsqlite3-dev libpq-dev libsodium-dev libssl-dev libarchive-dev zlib1g-dev libexpat1-dev liblz4-dev uthash-dev libcmocka-dev meson ninja-build pkgconf python3 ca-certificates" ;;
+	build) echo "gcc libc6-dev libmicrohttpd-dev libgnutls28-dev libcurl4-openssl-dev libjansson-dev libyaml-dev libsqlite3-dev libpq-dev libsodium-dev libssl-dev libarchive-dev zlib1g-dev libexpat1-dev liblz4-dev uthash-dev libcmocka-dev meson ninja-build pkgconf python3 ca-certificates" ;;
 	unit) echo "zstd openssl xz-utils podman runc busybox-static postgresql faketime strace" ;;
 	vm) echo "qemu-system-x86 e2fsprogs xfsprogs busybox-static mount bubblewrap podman crun" ;;
 	run) echo "bubblewrap python3 python3-venv ca-certificates" ;;

@@ -15,7 +15,8 @@ SRC = ROOT / "src"
 # Third-party header: the files that may include it.
 OWNER = {
     "microhttpd.h": {"io/httpd.c"},
-    "curl/curl.h": {"io/client.c", "io/relay.c"},
+    "gnutls/": {"io/httpd_upgrade.c"},
+    "curl/curl.h": {"io/client.c", "io/upgrade.c", "io/relay.c"},
     "jansson.h": {"base/json.c"},
     "yaml.h": {"base/yaml.c"},
     "uthash.h": {"base/map.c"},

@@ -1,47 +1,43 @@
 /*
- * exec_session.h - a command in a job, followed from here: one thread prints what it prints, one
- * sends what is typed or piped in, the size of the terminal, and word that somebody is there. Both
- * go on by offset where a connection was cut, for SESSION_AWAY_MS.
+ * exec_session.h - a command in a job, followed from here over one connection, which may be cut and
+ * made again (io/line.h): it prints what the command prints, and sends what is typed or piped in,
+ * the size of the terminal, and word that somebody is there.
  */
 #ifndef EXEC_SESSION_H
 #define EXEC_SESSION_H
 
 #include "cli/cli.h"
-
-#include <pthread.h>
-
-#define SESSION_AWAY_MS 20000 /* the server knows no longer, either, who started it */
-#define SESSION_WORD_MS 5000  /* how often it hears of us at least */
+#include "cli/escape.h"
+#include "io/line.h"
 
 enum session_end {
 	SESSION_RUNS,
+	SESSION_OVER, /* the command has ended, with `code` */
 	SESSION_LEFT, /* Ctrl-C: it goes on alone */
-	SESSION_HUNG, /* ~. or a signal: it was hung up */
+	SESSION_HUNG, /* ~., a signal, or nobody reads what it prints: it is hung up */
 };
 
 struct session {
-	unsigned magic;
-#define SESSION_MAGIC 0x4c534553U
 	struct cli *c;
 	const char *path; /* of the command in the API */
 	bool input, tty;
-	int signal_fd, wake_fd; /* wake: there is nothing more to send */
-	atomic_bool left;       /* set with `end`: exchanges are canceled */
+	int signal_fd;
+	struct line line;
+	struct escape escape;
+	struct buf typed; /* for which there was no room yet */
+	bool eof, eof_sent;
 	enum session_end end;
-	int code;    /* of an end by us */
-	bool unread; /* nobody reads what it prints any more */
-	pthread_t feed;
+	int code;
+	bool unread;        /* nobody reads what it prints */
+	bool told;          /* the other end was told of an end by us, */
+	int64_t end_ms;     /* which came then */
+	int64_t reached_ms; /* when the server was last heard of */
+	atomic_bool stop;   /* a signal has come while the connection is made */
+	struct err refused; /* by the server, for good; code ERR_NONE: not */
 };
 
-/* One exchange, tried once; the answer is in `a`. */
-int session_call(struct session *s, enum http_method method, const char *tail,
-                 const struct buf *body, struct arena *a, const struct doc **out,
-                 struct err *err) MUST_CHECK;
-bool session_may_try(const struct err *err);
-/* Tells the server. It may be away: then it finds out by itself. */
+/* To the end of the command, or one of ours. ERR_* when neither is known. */
+int session_follow(struct session *s, struct err *err);
 void session_leave(struct session *s, enum session_end how, int code);
-/* exec_feed.c: the second thread. */
-void session_feed_start(struct session *s);
-void session_feed_stop(struct session *s);
 
 #endif

@@ -19,13 +19,9 @@ static const char *const stages[STAGE_COUNT] = {
 	[STAGE_SYNC] = "sync",
 	[STAGE_DONE] = "done",
 };
-static const char *const exec_states[EXEC_STATE_COUNT] = {
-	[EXEC_LIVE] = "live", [EXEC_HUNG] = "hung", [EXEC_LEFT] = "left", [EXEC_OVER] = "over"};
 /* clang-format on */
 
 static const struct words wire_stages = WORDS("a stage", stages[0], stages);
-static const struct words wire_exec_states =
-	WORDS("a state of a command", exec_states[0], exec_states);
 
 static int check_image(const void *message, struct err *err)
 {
@@ -293,10 +289,6 @@ static RECORD(wire_logged, NULL,
 	ROW(wire_logged, R_U64, next),
 	ROW(wire_logged, R_TEXT | R_MAY, message));
 
-static RECORD(wire_exec_taken, NULL,
-	ROW(wire_exec_taken, R_U64, next),
-	ROW_WORD(wire_exec_taken, R_WORD, state, wire_exec_states));
-
 static RECORD(wire_event, NULL,
 	ROW(wire_event, R_TEXT, kind),
 	ROW(wire_event, R_TEXT, message));
@@ -380,20 +372,6 @@ int wire_told_error(int status, const char *id, const char *message, struct err 
 	if (id != NULL)
 		err_id_from(err, id);
 	return -1;
-}
-
-const char *wire_exec_word(enum wire_exec_state s)
-{
-	return words_at(&wire_exec_states, s);
-}
-
-bool wire_exec_state_of(struct str word, enum wire_exec_state *out)
-{
-	struct err no = {0};
-	int i = words_parse(&wire_exec_states, word, ERR_INVALID, &no);
-
-	*out = (enum wire_exec_state)MAX(i, 0);
-	return i >= 0;
 }
 
 #define MESSAGE(m)                                                                                 \

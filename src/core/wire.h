@@ -278,25 +278,13 @@ struct wire_desired {
 	size_t n_exec;
 };
 
-/* The state of a command, as the server sees it. */
-enum wire_exec_state {
-	EXEC_LIVE,
-	EXEC_HUNG, /* who started it is gone: it gets SIGHUP, and after a while SIGKILL */
-	EXEC_LEFT, /* it goes on alone: its output is for nobody */
-	EXEC_OVER, /* its end is known */
-	EXEC_STATE_COUNT,
-};
-const char *wire_exec_word(enum wire_exec_state s);
-bool wire_exec_state_of(struct str word, enum wire_exec_state *out); /* false: it is none */
+/* What both connections of such a command are switched to: io/resumable.h says how it is spoken. */
+#define EXEC_PROTOCOL "stoker-exec"
 
-/* The answers to a piece of the log, and of a command's output. */
+/* The answer to a piece of the log. */
 struct wire_logged {
 	uint64_t next;       /* the number of bytes that are there: go on from it */
 	const char *message; /* why not from what was sent; NULL: it was taken */
-};
-struct wire_exec_taken {
-	uint64_t next;
-	enum wire_exec_state state;
 };
 
 struct wire_event {
@@ -356,7 +344,6 @@ struct wire_exit {
 	X(heartbeat)                                                                               \
 	X(desired)                                                                                 \
 	X(logged)                                                                                  \
-	X(exec_taken)                                                                              \
 	X(event)                                                                                   \
 	X(process)                                                                                 \
 	X(ship)                                                                                    \

@@ -110,14 +110,7 @@ struct server_status {
 	size_t n_nodes;
 };
 
-#define EXEC_PARK_MS 5000 /* the longest that a runner waits for news of a command */
-
-struct exec_state { /* a command run inside a job's sandbox */
-	bool done;
-	int exit_code;
-	struct str frames; /* core/resumable.h: what it printed from the offset on; in the arena */
-	uint64_t next_offset;
-};
+enum exec_end { EXEC_CLIENT, EXEC_RUNNER };
 
 /* A maintenance task: collect unused data, or verify stored data. */
 struct maintenance_want {
@@ -154,13 +147,6 @@ struct maintenance_view {
 	size_t n_items;
 	const char *note;  /* what was left out, and why; NULL: nothing */
 	const char *error; /* MAINTENANCE_FAILED */
-};
-
-struct exec_input { /* what such a command is given */
-	uint64_t offset;
-	struct str bytes;
-	bool end;               /* of its stdin, after these bytes */
-	uint32_t rows, columns; /* of its terminal, 0 = as they are */
 };
 
 struct app; /* the product: server/ has the struct, a test another one */
@@ -293,27 +279,17 @@ struct job_ops {
 
 /* Commands in a job's sandbox: of who started them, and of the runner. */
 struct exec_ops {
-	/* `what` has no id yet. Who started it must be heard of, by the next three, or it is hung
-	 * up: EXEC_AWAY_MS. */
+	/* `what` has no id yet. Who started it must come by the next two, and come back when the
+	 * connection is cut, or it is hung up: EXEC_AWAY_MS. */
 	int (*start)(const struct ask *ask, const char *job_id, uint32_t rank,
 	             const struct wire_exec *what, char **exec_id, struct err *err);
-	/* Output before `offset` is dropped. */
-	int (*poll)(const struct ask *ask, const char *job_id, const char *exec_id, uint64_t offset,
-	            struct exec_state *out, struct err *err);
-	/* *next: where to go on; in->offset while there is no room. */
-	int (*input)(const struct ask *ask, const char *job_id, const char *exec_id,
-	             const struct exec_input *in, uint64_t *next, struct err *err);
-	/* EXEC_HUNG or EXEC_LEFT; nothing when it is over. */
-	int (*leave)(const struct ask *ask, const char *job_id, const char *exec_id,
-	             enum wire_exec_state how, struct err *err);
-	/* Frames of output, from `offset` of all of them on. exit_code -1: it goes on. *next is as
-	 * of resumable_put. */
-	int (*runner_output)(const struct ask *ask, const char *exec_id, uint64_t offset,
-	                     struct str frames, int exit_code, uint64_t *next,
-	                     enum wire_exec_state *state, struct err *err);
-	/* Frames of input, from `offset` of all of them on; in the arena. */
-	int (*runner_input)(const struct ask *ask, const char *exec_id, uint64_t offset,
-	                    struct str *frames, enum wire_exec_state *state, struct err *err);
+	/* job_id NULL: its runner. ERR_CONFLICT: it is over, and why. */
+	int (*may_join)(const struct ask *ask, const char *job_id, const char *exec_id,
+	                struct err *err);
+	/* Takes the connection of who may. */
+	void (*join)(struct app *app, const char *exec_id, enum exec_end which, struct upgraded *u);
+	/* By the runner: it needs no connection any more. */
+	int (*done)(const struct ask *ask, const char *exec_id, struct err *err);
 };
 
 /* Rows; files come from the manifest in the object store. */
@@ -820,12 +796,9 @@ const char *face_url(const struct request *rq);
 struct str face_host(const struct request *rq);
 
 /* Channels for reply_wait: what changed. */
-#define CHANNEL_JOB "job"             /* + job id: state, progress, log */
-#define CHANNEL_SERVING "serving"     /* + name: a job serves under it, or will not */
-#define CHANNEL_DESIRED "orders"      /* + attempt id: go, stop, exec */
-#define CHANNEL_EXEC "exec"           /* + exec id: it printed, it ended */
-#define CHANNEL_EXEC_IN "exec-in"     /* + exec id: there is input for it, its state changed */
-#define CHANNEL_EXEC_ROOM "exec-room" /* + exec id: what waited for room may try again */
+#define CHANNEL_JOB "job"         /* + job id: state, progress, log */
+#define CHANNEL_SERVING "serving" /* + name: a job serves under it, or will not */
+#define CHANNEL_DESIRED "orders"  /* + attempt id: go, stop, exec */
 
 extern const struct face
 	face_training; /* projects, jobs, logs, metrics, checkpoints, weights, cache */

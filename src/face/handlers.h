@@ -29,10 +29,10 @@ int job_events(struct request *rq, struct err *err);
 int job_attempts(struct request *rq, struct err *err);
 int job_auth_codes(struct request *rq, struct err *err);
 int job_no_session(struct request *rq, struct err *err);
+
+/* exec.c */
 int job_exec(struct request *rq, struct err *err);
-int job_exec_poll(struct request *rq, struct err *err);
-int job_exec_input(struct request *rq, struct err *err);
-int job_exec_end(struct request *rq, struct err *err);
+int job_exec_join(struct request *rq, struct err *err);
 
 /* logs.c */
 int logs_post(struct request *rq, struct err *err);

@@ -8,7 +8,6 @@
 #define TEAM "/v1/teams/{team_id}"
 #define DELETED "id:text! deleted:bool!"
 #define DEPLOYMENT "deployment:@Deployment! replicas[@Replica]!"
-#define DELETED_EXEC "exec_id:text! deleted:bool!"
 #define TERMINAL "tty{rows:int(1,65535)! columns:int(1,65535)! term:filled?}?"
 #define ONE_JOB "training_job:@TrainingJob!"
 #define JOBS "training_jobs[@TrainingJob]! total:int! next_cursor:text!?"
@@ -90,11 +89,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_GET,    JOB "/download", NULL, NULL, "artifact_presigned_urls[text]!", NULL, false },
 	{ HTTP_GET,    JOB "/auth_codes", NULL, NULL, "auth_codes[any]!", NULL, false },
 	{ HTTP_POST,   JOB "/exec", NULL, "command[filled]? node_rank:int(0,1023)? input:bool? " TERMINAL, "exec_id:text!", NULL, false },
-	{ HTTP_GET,    JOB "/exec/{exec_id}", "offset:int(0,9223372036854775807) wait_ms:int(0,30000)", NULL,
-	  "done:bool! exit_code:int(-2147483648,2147483647)!? output[{stream:enum(stdout,stderr)! base64:text!}]! next_offset:int!", NULL, false },
-	{ HTTP_POST,   JOB "/exec/{exec_id}", "wait_ms:int(0,30000)", "offset:int(0,9223372036854775807)? input_base64:text? end:bool? rows:int(1,65535)? columns:int(1,65535)?",
-	  "next_offset:int!", NULL, false },
-	{ HTTP_DELETE, JOB "/exec/{exec_id}", "leave_running:bool", NULL, DELETED_EXEC, NULL, false },
+	{ HTTP_GET,    JOB "/exec/{exec_id}", NULL, NULL, NULL, "application/octet-stream", false },
 	{ HTTP_GET,    PROJECT "/cache/summary", NULL, NULL, SUMMARY, NULL, false },
 	{ HTTP_POST,   PROJECT "/cache/summarize", NULL, NULL, SUMMARY, NULL, false },
 	{ HTTP_DELETE, PROJECT "/cache/files", "path:filled!", NULL, "bytes_freed:int!", NULL, false },

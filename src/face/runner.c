@@ -4,7 +4,6 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/resumable.h"
 #include "face/answer.h"
 #include "face/face.h"
 
@@ -288,67 +287,29 @@ static int checkpoint(struct request *rq, struct err *err)
 	return empty(rq, err);
 }
 
-/* Parks while there is no room for it. */
-static int exec_output(struct request *rq, struct err *err)
+static void take_runner(struct request *rq, struct upgraded *u)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_BUF struct buf out = BUF_INIT(BODY_SMALL);
-	int64_t offset = request_query_int(rq, "offset", -1, err);
-	int64_t code = request_query_int(rq, "exit_code", -1, err);
-	struct wire_exec_taken taken = {0};
-	uint64_t channel, seen;
-	struct str id, body;
 
-	if (err->code != ERR_NONE)
-		return -1;
-	if (!request_query(rq, "id", &id) || id.n == 0 || offset < 0)
-		return err_set(err, ERR_INVALID, "id or offset: missing");
-	if (code < -1 || code > 255)
-		return err_set(err, ERR_INVALID, "exit_code: 0 to 255");
-	channel = httpd_channel(CHANNEL_EXEC_ROOM, id);
-	seen = httpd_channel_seq(request_httpd(rq), channel);
-	if (request_body(rq, &body, err) < 0 ||
-	    ctx->ops->execs->runner_output(face_ask(rq), arena_strz(rq->arena, id),
-	                                   (uint64_t)offset, body, (int)code, &taken.next,
-	                                   &taken.state, err) < 0)
-		return -1;
-	if (taken.next < (uint64_t)offset + body.n && !rq->timed_out)
-		return reply_wait(rq, channel, seen,
-		                  rq->wakes > 0 ? rq->wait_until_ms
-		                                : clock_mono_ms() + EXEC_PARK_MS);
-	wire_exec_taken_write(&taken, &out);
-	return reply_json(rq, 200, &out);
+	ctx->ops->execs->join(ctx->app, arg_text(rq, 0), EXEC_RUNNER, u);
 }
 
-/* A frame of its state, then frames of input from `offset` on, none with state_only. Parks while
- * there is none. */
-static int exec_input(struct request *rq, struct err *err)
+static int exec_join(struct request *rq, struct err *err)
 {
 	const struct face_ctx *ctx = face_ctx(rq);
-	AUTO_BUF struct buf out = BUF_INIT(ANSWER_MAX);
-	int64_t offset = request_query_int(rq, "offset", -1, err);
-	bool state_only = request_query_int(rq, "state_only", 0, err) != 0;
-	enum wire_exec_state state = EXEC_LIVE;
-	struct str id, frames = {0};
-	uint64_t channel, seen;
 
-	if (err->code != ERR_NONE)
+	if (ctx->ops->execs->may_join(face_ask(rq), NULL, arg_text(rq, 0), err) < 0)
 		return -1;
-	if (!request_query(rq, "id", &id) || id.n == 0 || offset < 0)
-		return err_set(err, ERR_INVALID, "id or offset: missing");
-	channel = httpd_channel(CHANNEL_EXEC_IN, id);
-	seen = httpd_channel_seq(request_httpd(rq), channel);
-	if (ctx->ops->execs->runner_input(face_ask(rq), arena_strz(rq->arena, id), (uint64_t)offset,
-	                                  &frames, &state, err) < 0)
+	return reply_upgrade(rq, EXEC_PROTOCOL, take_runner);
+}
+
+static int exec_done(struct request *rq, struct err *err)
+{
+	const struct face_ctx *ctx = face_ctx(rq);
+
+	if (ctx->ops->execs->done(face_ask(rq), arg_text(rq, 0), err) < 0)
 		return -1;
-	if (state == EXEC_LIVE && frames.n == 0 && !state_only && !rq->timed_out)
-		return reply_wait(rq, channel, seen,
-		                  rq->wakes > 0 ? rq->wait_until_ms
-		                                : clock_mono_ms() + EXEC_PARK_MS);
-	frame_put(&out, FRAME_STATE, str_of(wire_exec_word(state)));
-	if (!state_only)
-		buf_str(&out, frames);
-	return reply_bytes(rq, 200, "application/octet-stream", buf_view(&out));
+	return answer_deleted(rq, "exec_id", arg_text(rq, 0), err);
 }
 
 static int exit_record(struct request *rq, struct err *err)
@@ -377,8 +338,8 @@ static const struct route routes[] = {
 	{HTTP_POST, SCOPE_RUNNER, BODY_LOG,   R "log",         log_append,  "Append log records from byte seq on"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "event",       event,       "Add an event to the job"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "checkpoint",  checkpoint,  "Report the state of a checkpoint"},
-	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exec_output", exec_output, "Send the output and exit code of an exec command"},
-	{HTTP_GET,  SCOPE_RUNNER, 0,          R "exec_input",  exec_input,  "Get the input of an exec command; long-polls for more"},
+	{HTTP_GET,  SCOPE_RUNNER, 0,          R "exec/{exec_id}", exec_join, "Connect to an exec command: Upgrade to stoker-exec"},
+	{HTTP_DELETE, SCOPE_RUNNER, 0,        R "exec/{exec_id}", exec_done, "Say that an exec command needs no connection any more"},
 	{HTTP_POST, SCOPE_RUNNER, BODY_SMALL, R "exit",        exit_record, "Send the exit record"},
 };
 /* clang-format on */

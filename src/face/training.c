@@ -2,8 +2,7 @@
 #include "face/handlers.h"
 
 #define SMALL ((size_t)64 << 10)
-#define EXEC_INPUT ((size_t)96 << 10) /* RESUMABLE_CHUNK_MAX as base64, and its numbers */
-#define LARGE ((size_t)8 << 20)       /* a specification with long commands and many variables */
+#define LARGE ((size_t)8 << 20) /* a specification with long commands and many variables */
 #define PROJECT "/v1/training_projects/{project_id}"
 #define JOB PROJECT "/jobs/{job_id}"
 #define TEAM "/v1/teams/{team_id}"
@@ -44,9 +43,7 @@ static const struct route routes[] = {
 	{ HTTP_PATCH,  SCOPE_MEMBER, SMALL, JOB "/interactive_sessions/{session_id}", job_no_session,    "Refused: there are no sessions; use exec" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, JOB "/ssh/sign",                    job_no_session,          "Refused: there is no ssh; use exec" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, JOB "/exec",                        job_exec,                "Run a command in a job" },
-	{ HTTP_GET,    SCOPE_MEMBER, 0,     JOB "/exec/{exec_id}",              job_exec_poll,           "Get output of an exec command; long-polls for more" },
-	{ HTTP_POST,   SCOPE_MEMBER, EXEC_INPUT, JOB "/exec/{exec_id}",         job_exec_input,          "Send input or a new terminal size to an exec command; waits while the buffer is full" },
-	{ HTTP_DELETE, SCOPE_MEMBER, 0,     JOB "/exec/{exec_id}",              job_exec_end,            "Hang up an exec command, or detach from it" },
+	{ HTTP_GET,    SCOPE_MEMBER, 0,     JOB "/exec/{exec_id}",              job_exec_join,           "Connect to an exec command: Upgrade to stoker-exec" },
 	{ HTTP_GET,    SCOPE_VIEWER, 0,     PROJECT "/cache/summary",           cache_project_summary,   "Get the latest summary of a project's cache" },
 	{ HTTP_POST,   SCOPE_MEMBER, SMALL, PROJECT "/cache/summarize",         cache_project_summarize, "Summarize a project's cache now" },
 	{ HTTP_DELETE, SCOPE_MEMBER, SMALL, PROJECT "/cache/files",             cache_project_remove,    "Delete a file or folder in a project's cache" },

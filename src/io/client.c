@@ -63,6 +63,8 @@ struct transfer {
 	int opened[SOCKETS_MAX]; /* all that were opened; none: a kept connection is used again */
 	size_t n_opened;
 	bool greets;      /* new connections */
+	bool connects;    /* and that is all: no request is sent */
+	CURL *kept;       /* the handle of such a connection */
 	bool taken;       /* it was, and has come whole unless there is a cause */
 	int64_t until_ms; /* end of the call; 0 = none */
 	bool enough;      /* of an error's body: the rest is not wanted */
@@ -255,17 +257,12 @@ static void parse_status(struct http_reply *r, struct str line)
 	r->retry_after_s = 0;
 }
 
-static size_t on_header(char *p, size_t size, size_t n, void *arg)
+void reply_take_line(struct http_reply *r, struct str line)
 {
-	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
-	struct http_reply *r = t->reply;
-	struct str line = str_trim(str_n(p, size * n)), name;
 	struct err err = {0};
+	struct str name;
 
-	if (line.n == 0) {
-		t->head_ended = true;
-	} else if (str_starts(line, "HTTP/")) {
-		t->head_ended = false;
+	if (str_starts(line, "HTTP/")) {
 		parse_status(r, line);
 	} else if (str_cut(&line, ':', &name) && r->n_headers < REPLY_HEADERS_MAX) {
 		struct str value = str_trim(line);
@@ -278,6 +275,16 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg)
 		    str_i64(value, 0, INT64_MAX, &r->length, &err) < 0)
 			r->length = -1;
 	}
+}
+
+static size_t on_header(char *p, size_t size, size_t n, void *arg)
+{
+	struct transfer *t = FROM_VOID(struct transfer, arg, TRANSFER_MAGIC);
+	struct str line = str_trim(str_n(p, size * n));
+
+	t->head_ended = line.n == 0;
+	if (line.n > 0)
+		reply_take_line(t->reply, line);
 	return size * n;
 }
 
@@ -551,22 +558,37 @@ static void set_target(CURL *h, struct arena *a, const struct url *u, bool with_
 }
 
 /* OpenSSL writes without MSG_NOSIGNAL, and the signal's disposition is the program's, not ours. */
-static CURLcode perform(CURL *h)
+void sigpipe_hold(struct sigpipe *s)
 {
-	const struct timespec at_once = {0};
-	sigset_t pipe, old, pending;
-	bool was_pending;
-	CURLcode code;
+	sigset_t pipe, pending;
 
 	(void)sigemptyset(&pipe);
 	(void)sigaddset(&pipe, SIGPIPE);
 	(void)sigpending(&pending);
-	was_pending = sigismember(&pending, SIGPIPE) == 1;
-	(void)pthread_sigmask(SIG_BLOCK, &pipe, &old);
-	code = curl_easy_perform(h);
-	if (!was_pending)
+	s->was_pending = sigismember(&pending, SIGPIPE) == 1;
+	(void)pthread_sigmask(SIG_BLOCK, &pipe, &s->old);
+}
+
+void sigpipe_release(const struct sigpipe *s)
+{
+	const struct timespec at_once = {0};
+	sigset_t pipe;
+
+	(void)sigemptyset(&pipe);
+	(void)sigaddset(&pipe, SIGPIPE);
+	if (!s->was_pending)
 		(void)sigtimedwait(&pipe, NULL, &at_once);
-	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	(void)pthread_sigmask(SIG_SETMASK, &s->old, NULL);
+}
+
+static CURLcode perform(CURL *h)
+{
+	struct sigpipe held;
+	CURLcode code;
+
+	sigpipe_hold(&held);
+	code = curl_easy_perform(h);
+	sigpipe_release(&held);
 	return code;
 }
 
@@ -605,7 +627,7 @@ static int explain(const struct transfer *t, CURL *h, CURLcode code, struct err 
 	}
 	if (t->taken)
 		return 0;
-	if (code == CURLE_OK && !t->head_ended)
+	if (code == CURLE_OK && !t->head_ended && !t->connects)
 		return err_set(err, ERR_UNAVAILABLE, "the reply ended in its headers");
 	if (code == CURLE_OK || t->enough)
 		return 0;
@@ -641,7 +663,7 @@ static int exchange(struct transfer *t, const struct url *u, bool with_credentia
 
 	if (t->c->unix_socket != NULL && local_name(t->c->unix_socket, &folder, name, err) < 0)
 		return -1;
-	h = take_handle(t->c);
+	h = t->connects ? curl_easy_init() : take_handle(t->c);
 	if (h == NULL)
 		return err_set(err, ERR_IO, "libcurl gave no handle: out of memory");
 	t->n_opened = 0;
@@ -659,9 +681,15 @@ static int exchange(struct transfer *t, const struct url *u, bool with_credentia
 	set_target(h, t->reply->arena, u, with_credentials);
 	set_body(h, t);
 	(void)curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	(void)curl_easy_setopt(h, CURLOPT_CONNECT_ONLY, t->connects ? 1L : 0L);
 	code = perform(h);
 	r = explain(t, h, code, err);
-	give_handle(t->c, h);
+	if (t->connects && r == 0)
+		t->kept = h;
+	else if (t->connects)
+		curl_easy_cleanup(h);
+	else
+		give_handle(t->c, h);
 	curl_slist_free_all(headers);
 	if (r == 0 && t->reply->status / 100 == 2 && !t->headed && take_2xx(t, NULL, 0) < 0) {
 		*err = t->cause; /* an empty body has a head, too */
@@ -775,36 +803,65 @@ static bool headers_are_sane(const struct http_call *call)
 	return true;
 }
 
+static int carry_out(struct transfer *t, struct err *err)
+{
+	const struct http_call *call = t->call;
+	struct http_reply *r = t->reply;
+	char name[HTTP_NAME_CAP];
+	struct url u;
+	int rc;
+
+	assert(call->method < HTTP_METHODS && call->n_headers <= HTTP_HEADERS_MAX);
+	r->body.max = call->body_max == 0 ? HTTP_BODY_MAX : MAX(call->body_max, ERROR_BODY_MAX);
+	t->has_body = call->read != NULL || call->has_body_fd || call->body.n > 0 ||
+	              call->method == HTTP_PUT || call->method == HTTP_POST ||
+	              call->method == HTTP_PATCH;
+	t->body_len = call->read != NULL || call->has_body_fd ? call->body_len : call->body.n;
+	t->shown_ms = clock_mono_ms();
+	r->arena = arena_new();
+	r->headers = ARENA_ARRAY(r->arena, struct http_header, REPLY_HEADERS_MAX);
+	if (!headers_are_sane(call))
+		rc = err_set(err, ERR_INVALID, "a header contains a line break");
+	else if (url_parse(r->arena, str_of(call->url), &u, err) < 0)
+		rc = -1;
+	else
+		rc = run(t, &u, err);
+	if (rc == 0)
+		return 0;
+	http_call_name(call, name);
+	http_reply_done(r);
+	return err_wrap(err, "%s", name);
+}
+
 int http_do(struct http_client *c, const struct http_call *call, struct http_reply *reply,
             struct err *err)
 {
 	struct http_reply r = {.length = -1};
 	struct transfer t = {
 		.magic = TRANSFER_MAGIC, .c = c, .call = call, .reply = &r, .method = call->method};
-	struct url u;
-	char name[HTTP_NAME_CAP];
-	int rc;
 
-	assert(call->method < HTTP_METHODS && call->n_headers <= HTTP_HEADERS_MAX);
-	r.body.max = call->body_max == 0 ? HTTP_BODY_MAX : MAX(call->body_max, ERROR_BODY_MAX);
-	t.has_body = call->read != NULL || call->has_body_fd || call->body.n > 0 ||
-	             call->method == HTTP_PUT || call->method == HTTP_POST ||
-	             call->method == HTTP_PATCH;
-	t.body_len = call->read != NULL || call->has_body_fd ? call->body_len : call->body.n;
-	t.shown_ms = clock_mono_ms();
-	r.arena = arena_new();
-	r.headers = ARENA_ARRAY(r.arena, struct http_header, REPLY_HEADERS_MAX);
-	if (!headers_are_sane(call))
-		rc = err_set(err, ERR_INVALID, "a header contains a line break");
-	else if (url_parse(r.arena, str_of(call->url), &u, err) < 0)
-		rc = -1;
-	else
-		rc = run(&t, &u, err);
-	if (rc < 0) {
-		http_call_name(call, name);
-		http_reply_done(&r);
-		return err_wrap(err, "%s", name);
-	}
+	if (carry_out(&t, err) < 0)
+		return -1;
+	*reply = r;
+	return 0;
+}
+
+int client_connect(struct http_client *c, const struct http_call *call, struct http_reply *reply,
+                   void **handle, struct err *err)
+{
+	struct http_reply r = {.length = -1};
+	struct transfer t = {.magic = TRANSFER_MAGIC,
+	                     .c = c,
+	                     .call = call,
+	                     .reply = &r,
+	                     .method = call->method,
+	                     .connects = true};
+
+	assert(call->redirects_max == 0);
+	if (carry_out(&t, err) < 0)
+		return -1;
+	(void)curl_easy_setopt(t.kept, CURLOPT_ERRORBUFFER, NULL); /* it is t's */
+	*handle = t.kept;
 	*reply = r;
 	return 0;
 }

@@ -9,8 +9,25 @@
 
 #include "io/client.h"
 
+#include <signal.h>
+
 /* Before the first use of libcurl, by whoever comes first. */
 void http_client_init(void);
+
+/* For calls of libcurl that may write to a connection whose other end has gone. */
+struct sigpipe {
+	sigset_t old;
+	bool was_pending;
+};
+void sigpipe_hold(struct sigpipe *s);
+void sigpipe_release(const struct sigpipe *s);
+
+/* Connects as for this call, by the client's policy, and sends nothing. *handle is libcurl's, for
+ * curl_easy_send() and curl_easy_recv(), and the caller's to clean up; *reply is empty. */
+int client_connect(struct http_client *c, const struct http_call *call, struct http_reply *reply,
+                   void **handle, struct err *err) MUST_CHECK;
+/* A line of a reply's head, trimmed and not empty. */
+void reply_take_line(struct http_reply *r, struct str line);
 
 /* Seconds, of Retry-After (a number or a date) or of RateLimit: "api";r=0;t=55 as Hugging Face says
  * it; 0 = none. */

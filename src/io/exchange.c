@@ -43,7 +43,7 @@ void exchange_free(struct exchange *x)
 	struct httpd *h = x->h;
 
 	assert(x->magic == EXCHANGE_MAGIC);
-	assert(!x->held && x->conn == NULL && !x->suspended);
+	assert(!x->held && x->conn == NULL && !x->suspended && x->upgraded == NULL);
 	(void)atomic_fetch_sub(&h->kept, x->kept.n);
 	lock_take(&h->lock);
 	if (x->prev != NULL)
@@ -302,7 +302,8 @@ static int handle(struct exchange *x, struct err *err)
 	r = rq->route->handler(rq, err);
 	assert((r == 0) == (err->code == ERR_NONE));
 	/* a handler that succeeds replies */
-	assert(r < 0 || x->parking || x->queueing || x->relayed != NULL || x->reply.status != 0);
+	assert(r < 0 || x->parking || x->queueing || x->relayed != NULL || x->take != NULL ||
+	       x->reply.status != 0);
 	return r;
 }
 
@@ -324,6 +325,8 @@ void exchange_work(void *arg)
 		reply_error(&x->rq, &err);
 	if (x->relayed != NULL && r == 0)
 		relay_begin(x);
+	else if (x->take != NULL && r == 0)
+		upgrade_begin(x);
 	else if (x->parking)
 		park_enter(x);
 	else

@@ -92,6 +92,9 @@ static void read_peer(struct exchange *x)
 	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 	if (info != NULL)
 		x->fd = info->connect_fd;
+	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+	if (info != NULL)
+		x->tls = info->tls_session;
 	x->rq.local = local_is(x->fd);
 	copy_cut(x->rq.peer, sizeof(x->rq.peer), x->rq.local ? "local" : "");
 	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -152,7 +155,8 @@ static void read_head(struct exchange *x, const char *method, const char *versio
 	x->seen = true;
 	conns_head(x->h, x->of, true);
 	read_peer(x);
-	x->chunks = strcmp(version, "HTTP/1.1") == 0 && (x->h->tls_key == NULL || x->rq.local);
+	x->is_1_1 = strcmp(version, "HTTP/1.1") == 0;
+	x->chunks = x->is_1_1 && (x->h->tls_key == NULL || x->rq.local);
 	info = MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 	if (n > HEADER_COUNT_MAX || (info != NULL && info->header_size > HEAD_MAX)) {
 		refuse_head(x, 431, "the request's headers are too large");
@@ -734,6 +738,7 @@ void httpd_drain(struct httpd *h, int64_t grace_ms)
 	if (!atomic_exchange(&h->draining, true)) {
 		accept_stop(h);
 		park_close(h);
+		upgrades_cut(h);
 	}
 	lock_take(&h->lock);
 	await_none(h, &h->n_live, grace_ms);
@@ -751,8 +756,8 @@ void httpd_stop(struct httpd *h)
 		atomic_store(&x->left, true);
 	lock_give(&h->lock);
 	park_cut(h);
-	/* Handlers have deadlines of their own; libmicrohttpd may not be stopped before the last
-	 * one has let its connection go on. */
+	/* Handlers have deadlines of their own, owners of connections see their end; libmicrohttpd
+	 * may not be stopped before the last one has let its connection go on. */
 	lock_take(&h->lock);
 	while (h->n_held > 0)
 		cond_wait(&h->none, &h->lock);

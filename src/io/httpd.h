@@ -181,6 +181,20 @@ int reply_file_from(struct request *rq, const char *type, const struct reply_sou
 int reply_wait(struct request *rq, uint64_t channel, uint64_t seen_seq, int64_t deadline_mono_ms);
 uint64_t httpd_channel_seq(struct httpd *h, uint64_t channel);
 uint64_t httpd_channel(const char *kind, struct str id); /* a channel's number from a name */
+/* A connection that leaves HTTP for `protocol` (RFC 9110, 7.8), which is kept. `take` is called
+ * once 101 was sent; `rq` lives until the connection is closed. It is its owner's from then on, one
+ * thread at a time, and to be closed; when the listener drains it is shut down, and the owner, who
+ * reads its end, closes it soon. Who did not ask for the protocol gets 426. */
+struct upgraded;
+int reply_upgrade(struct request *rq, const char *protocol,
+                  void (*take)(struct request *rq, struct upgraded *u));
+int upgraded_fd(const struct upgraded *u); /* to poll */
+/* As recv() and send() that do not wait. With less room than this for what comes, poll() may not
+ * tell of the rest; what had to wait is to be written again as it was. */
+#define UPGRADED_READ_MIN ((size_t)16 << 10)
+ssize_t upgraded_read(struct upgraded *u, void *p, size_t cap);
+ssize_t upgraded_write(struct upgraded *u, const void *p, size_t n);
+void upgraded_close(struct upgraded *u);
 /* The error as this face says it. Used by httpd for handlers that fail. */
 void reply_error(struct request *rq, const struct err *err);
 

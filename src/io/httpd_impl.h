@@ -1,6 +1,7 @@
 /*
- * httpd_impl.h - what httpd.c, accept.c, conns.c, exchange.c, head.c, listen.c, park.c, request.c
- * and route.c share, stream.c, relay.c and relay_client.c; nobody else includes it.
+ * httpd_impl.h - what httpd.c, httpd_upgrade.c, accept.c, conns.c, exchange.c, head.c, listen.c,
+ * park.c, request.c and route.c share, stream.c, relay.c and relay_client.c; nobody else includes
+ * it.
  *
  * An exchange is one request and its reply. Two sides hold it: libmicrohttpd (`conn` is set) and a
  * worker (`held`: queued, running or parked). Either may leave first: the client hangs up while a
@@ -86,8 +87,10 @@ struct exchange {
 	bool refused;  /* answered before its body: the connection ends */
 	bool hang_up;  /* where the next request would begin is not clear: the connection ends */
 	bool authorized;
+	bool is_1_1; /* HTTP/1.1 */
 	bool chunks; /* a reply whose length is not known is sent so, over a plain socket */
 	int fd;      /* the socket, for what libmicrohttpd does not watch */
+	struct gnutls_session_int *tls; /* its session; NULL: none */
 	uint64_t discarded;
 	struct stream *stream;   /* of a streamed reply; stream.c */
 	struct relayed *relayed; /* whose reply comes from another server; relay.c */
@@ -95,8 +98,10 @@ struct exchange {
 	atomic_bool starved;     /* suspended until its source has sent some */
 
 	/* of the worker that holds it */
-	bool stalled;  /* its sender is silent: cut it off */
-	bool parking;  /* the handler asked to be parked, see park.c */
+	bool stalled; /* its sender is silent: cut it off */
+	bool parking; /* the handler asked to be parked, see park.c */
+	void (*take)(struct request *rq, struct upgraded *u); /* who gets it when it leaves HTTP, */
+	const char *protocol;                                 /* for this */
 	bool placed;   /* its thread is that of who sends the body, */
 	bool queueing; /* or shall be: it runs again when they may have one more */
 	uint64_t channel, seen_seq;
@@ -115,6 +120,7 @@ struct exchange {
 	size_t ring_head, ring_n;
 
 	struct exchange *prev, *next;               /* httpd.live, under httpd.lock */
+	struct upgraded *upgraded;                  /* under httpd.lock; httpd_upgrade.c */
 	struct exchange *parked_prev, *parked_next; /* park.list, under park.lock */
 	bool woken;                                 /* under park.lock: waits for a free worker */
 };
@@ -252,6 +258,10 @@ void relay_begin(struct exchange *x); /* after a handler that called reply_relay
  * is not whole. */
 size_t relay_take(struct exchange *x, char *to, size_t max, bool *over, bool *cut);
 void relay_done(struct exchange *x);
+
+/* httpd_upgrade.c */
+void upgrade_begin(struct exchange *x); /* after a handler that called reply_upgrade(): takes it */
+void upgrades_cut(struct httpd *h);     /* their owners see the end, and close them */
 
 /* route.c */
 /* Cuts scheme and authority off and splits at '?'. ERR_INVALID: no path, dot segments, bad escapes.

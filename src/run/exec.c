@@ -1,22 +1,39 @@
-/* exec.c - commands inside: started, their output sent, their end; see exec.h. */
-#include "run/exec_inner.h"
+/* exec.c - commands inside: started, given their input, their output sent, their end; see exec.h.
+ */
+#include "run/exec.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "io/line.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 
-#define CHUNK (RESUMABLE_CHUNK_MAX / 2) /* of each side at a time: two are one body */
-#define REFUSALS 4                      /* commands beyond EXECS_AT_ONCE that are told so */
-#define LOOK_MS 500                     /* how often what nobody announces is looked for */
-#define DRAIN_MS 300                    /* for a terminal's last bytes; a pipe has them at once */
-#define DRAIN_MAX                                                                                  \
-	((size_t)1 << 20) /* after its end: something it left behind may print for ever            \
-	                   */
-#define KILL_MS 10000     /* from SIGKILL until it is given up */
+#define CHUNK ((size_t)32 << 10) /* of each side at a time */
+#define REFUSALS 4               /* commands beyond EXECS_AT_ONCE that are told so */
+#define LOOK_MS 500              /* how often what nobody announces is looked for */
+#define DRAIN_MS 300             /* for a terminal's last bytes; a pipe has them at once */
+/* After its end: something that it left behind may print for ever. */
+#define DRAIN_MAX ((size_t)1 << 20)
+#define KILL_MS 10000 /* from SIGKILL until it is given up */
+#define LAST_MS 1000  /* for its last words to arrive, once the job is over */
 #define REFUSED 126
+#define VEOF_BYTE "\004"
+
+struct command {
+	unsigned magic;
+#define COMMAND_MAGIC 0x52434f4dU
+	const struct exec_options *o;
+	struct arena *a; /* of what */
+	struct wire_exec what;
+	bool used, refused;
+	pthread_t thread;
+	struct sandbox_inside in;
+	atomic_bool closing; /* the job is over */
+	atomic_bool ended;   /* the thread has nothing more to do */
+};
 
 struct execs {
 	struct exec_options o;
@@ -28,81 +45,164 @@ struct side {
 	int fd; /* -1 = closed */
 	enum frame_kind kind;
 	struct redact_stream stream;
+	struct buf clean; /* for which there was no room yet */
+};
+
+enum person {
+	PERSON_HERE, /* or comes back */
+	PERSON_GONE, /* the command is hung up */
+	PERSON_LEFT, /* it goes on alone */
 };
 
 struct pump {
 	struct command *c;
+	struct line line;
+	enum person person;
 	struct side side[2];
-	struct buf chunk;  /* room to read into */
-	struct buf frames; /* to be sent */
-	uint64_t sent;     /* bytes of frames that the server has */
-	bool ended;
+	struct buf chunk; /* room to read into */
+	bool ended, told; /* told: its exit code is on the way */
 	int status;
-	int64_t ended_ms, hung_ms;
+	int64_t ended_ms, hung_ms, closing_ms;
 	size_t drained; /* bytes since it ended */
 };
 
 /* What is true of a place between two calls. */
 static void command_check(const struct command *c)
 {
-	assert(!c->used || (c->magic == COMMAND_MAGIC && c->a != NULL && c->wake_fd >= 0 &&
-	                    c->what.id != NULL));
+	assert(!c->used || (c->magic == COMMAND_MAGIC && c->a != NULL && c->what.id != NULL));
 }
 
-static void add_frame(struct pump *p, enum frame_kind kind, const struct buf *bytes)
+/* The connection */
+
+static void leave(struct pump *p, enum person how)
 {
-	if (bytes->n > 0)
-		frame_put(&p->frames, kind, buf_view(bytes));
+	if (p->person == PERSON_HERE)
+		p->person = how;
+	line_cut(&p->line);
 }
 
-/* Nobody wants what is printed once it is not live. */
-static void send_frames(struct pump *p, int exit_code)
+static void connect_if_due(struct pump *p)
 {
 	struct command *c = p->c;
-	enum wire_exec_state state = (enum wire_exec_state)c->state;
+	struct upgrade *u = NULL;
+	struct err err = {0};
+	int status;
 
-	if (state != EXEC_LIVE)
-		buf_clear(&p->frames);
-	if (p->frames.n == 0 && exit_code < 0)
+	if (p->person != PERSON_HERE || line_wait_ms(&p->line) > 0)
 		return;
-	if (report_exec_output(c->o->report, c->what.id, p->sent, buf_view(&p->frames), exit_code,
-	                       &c->closing, &state))
-		command_heard(c, state);
-	else
-		command_heard(c, EXEC_HUNG);
-	p->sent += p->frames.n;
-	buf_clear(&p->frames);
+	if (report_exec_open(c->o->report, c->what.id, &c->closing, &u, &status, &err) == 0)
+		line_begin(&p->line, u);
+	else if (status == 400 || status == 426 || report_status_refuses(status)) {
+		log_info("command %s: %s", c->what.id, err.msg);
+		leave(p, PERSON_GONE);
+	} else {
+		line_failed(&p->line);
+	}
+}
+
+static void hear(struct pump *p)
+{
+	struct resumable *r = &p->line.r;
+
+	line_tend(&p->line);
+	if (r->sized)
+		sandbox_inside_size(&p->c->in, r->rows, r->columns);
+	r->sized = false;
+	if (r->hang_up || r->leave)
+		leave(p, r->hang_up ? PERSON_GONE : PERSON_LEFT);
+}
+
+/* What it prints */
+
+/* As frames, as far as there is room; nobody wants it once its person is not here. */
+static void put(struct pump *p, struct side *s)
+{
+	struct resumable *r = &p->line.r;
+
+	while (s->clean.n > 0 && p->person == PERSON_HERE && resumable_room(r) > 0) {
+		size_t n = MIN(s->clean.n, resumable_room(r));
+
+		resumable_put(r, s->kind, str_n(s->clean.p, n));
+		buf_drop(&s->clean, n);
+	}
+	if (p->person != PERSON_HERE)
+		buf_clear(&s->clean);
 }
 
 static void read_side(struct pump *p, struct side *s)
 {
-	AUTO_BUF struct buf clean = BUF_INIT(FRAME_BYTES_MAX);
 	char *chunk = buf_room(&p->chunk, CHUNK);
 	ssize_t n = read(s->fd, chunk, CHUNK);
 
 	if (n > 0) {
-		redact_feed(&s->stream, str_n(chunk, (size_t)n), &clean);
+		redact_feed(&s->stream, str_n(chunk, (size_t)n), &s->clean);
 		p->drained += p->ended ? (size_t)n : 0;
 	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
 		s->fd = -1; /* EIO: the last one has left the terminal */
-		redact_flush(&s->stream, &clean);
+		redact_flush(&s->stream, &s->clean);
 	}
-	add_frame(p, s->kind, &clean);
+	put(p, s);
 }
 
 static void flush(struct pump *p)
 {
 	for (size_t i = 0; i < COUNT(p->side); i++) {
-		AUTO_BUF struct buf clean = BUF_INIT(FRAME_BYTES_MAX);
-
-		redact_flush(&p->side[i].stream, &clean);
-		add_frame(p, p->side[i].kind, &clean);
+		redact_flush(&p->side[i].stream, &p->side[i].clean);
+		put(p, &p->side[i]);
 	}
 }
 
 static bool is_held(const struct pump *p)
 {
 	return p->side[0].stream.held.n > 0 || p->side[1].stream.held.n > 0;
+}
+
+static bool is_put(const struct pump *p)
+{
+	return p->side[0].clean.n == 0 && p->side[1].clean.n == 0;
+}
+
+/* What it is given. It stays where it is while the command does not read it, and that holds up the
+ * sender: a command that has closed its stdin reads no more of it, however long it still runs. */
+
+static struct str next_input(const struct pump *p, enum frame_kind *kind)
+{
+	struct str bytes = {0};
+
+	if (p->ended || !resumable_next(&p->line.r, kind, &bytes))
+		*kind = FRAME_WAIT;
+	else if (*kind == FRAME_END && p->c->in.tty)
+		bytes = STR_LIT(VEOF_BYTE);
+	return bytes;
+}
+
+static void write_input(struct pump *p)
+{
+	struct sandbox_inside *in = &p->c->in;
+	enum frame_kind kind;
+	struct str bytes;
+	ssize_t n = 0;
+
+	while (in->in_fd >= 0 && n >= 0) {
+		bytes = next_input(p, &kind);
+		if (kind != FRAME_IN && kind != FRAME_END)
+			return;
+		n = bytes.n == 0 ? 0 : write(in->in_fd, bytes.p, bytes.n);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			(void)close(TAKE_FD(in->in_fd));
+		if (n >= 0)
+			resumable_use(&p->line.r, kind == FRAME_END ? 0 : (size_t)n);
+		if (n >= 0 && kind == FRAME_END && !in->tty)
+			(void)close(TAKE_FD(in->in_fd));
+	}
+}
+
+static struct pollfd poll_input(const struct pump *p)
+{
+	enum frame_kind kind;
+	bool waits = next_input(p, &kind).n > 0;
+
+	return (struct pollfd){.fd = waits ? p->c->in.in_fd : -1, .events = POLLOUT};
 }
 
 /* SIGHUP, then SIGKILL; at once when the job is over. */
@@ -112,7 +212,7 @@ static void end_if_told(struct pump *p)
 	int64_t now = clock_mono_ms();
 
 	assert(p->hung_ms >= 0 && (!p->ended || p->ended_ms > 0 || p->hung_ms > 0));
-	if (p->ended || (c->state != EXEC_HUNG && !c->closing))
+	if (p->ended || (p->person != PERSON_GONE && !c->closing))
 		return;
 	if (p->hung_ms == 0) {
 		p->hung_ms = now;
@@ -146,61 +246,124 @@ static bool is_drained(const struct pump *p, bool quiet)
 	return quiet && (!p->c->in.tty || clock_mono_ms() - p->ended_ms >= DRAIN_MS);
 }
 
+/* Is there room for more of what it prints? */
+static bool has_room(const struct pump *p)
+{
+	return p->person != PERSON_HERE || (is_put(p) && resumable_room(&p->line.r) > 0);
+}
+
 static int wait_ms(const struct pump *p)
 {
-	if (p->ended)
-		return p->c->in.tty ? DRAIN_MS / 10 : 0;
-	if (is_held(p))
-		return p->c->in.tty ? EXEC_HOLD_TTY_MS : EXEC_HOLD_MS;
-	return LOOK_MS;
+	int ms = LOOK_MS;
+
+	if (p->ended && has_room(p) && (p->side[0].fd >= 0 || p->side[1].fd >= 0))
+		ms = p->c->in.tty ? DRAIN_MS / 10 : 0;
+	else if (is_held(p))
+		ms = p->c->in.tty ? EXEC_HOLD_TTY_MS : EXEC_HOLD_MS;
+	return p->person == PERSON_HERE ? MIN(ms, line_wait_ms(&p->line)) : ms;
+}
+
+static void pump_init(struct pump *p, struct command *c)
+{
+	*p = (struct pump){.c = c,
+	                   .line = LINE_INIT,
+	                   .side = {{.fd = -1, .kind = FRAME_OUT}, {.fd = -1, .kind = FRAME_ERR}},
+	                   .chunk = BUF_INIT(CHUNK)};
+	for (size_t i = 0; i < COUNT(p->side); i++) {
+		redact_stream_init(&p->side[i].stream, c->o->redact);
+		p->side[i].clean = (struct buf)BUF_INIT((size_t)64 << 20);
+	}
+}
+
+static void pump_done(struct pump *p)
+{
+	for (size_t i = 0; i < COUNT(p->side); i++) {
+		redact_stream_done(&p->side[i].stream);
+		buf_done(&p->side[i].clean);
+	}
+	buf_done(&p->chunk);
+	line_done(&p->line);
+}
+
+/* One round: what has come, and what can go. *quiet: it prints nothing now. */
+static void turn(struct pump *p, bool *quiet)
+{
+	struct command *c = p->c;
+	bool room = has_room(p);
+	struct pollfd f[] = {{.fd = room ? p->side[0].fd : -1, .events = POLLIN},
+	                     {.fd = room ? p->side[1].fd : -1, .events = POLLIN},
+	                     {.fd = p->ended ? -1 : c->in.proc.pidfd, .events = POLLIN},
+	                     line_poll(&p->line),
+	                     poll_input(p)};
+
+	*quiet = poll(f, COUNT(f), wait_ms(p)) == 0;
+	for (size_t i = 0; i < COUNT(p->side); i++) {
+		if (f[i].fd >= 0 && f[i].revents != 0)
+			read_side(p, &p->side[i]);
+		put(p, &p->side[i]);
+	}
+	if (*quiet && is_held(p))
+		flush(p);
+	*quiet = *quiet && room;
+	connect_if_due(p);
+	hear(p);
+	write_input(p);
+	look_for_end(p, f[2].revents != 0);
+	end_if_told(p);
+}
+
+/* Until its person has read the last frame, is gone, or the job is over. */
+static void see_off(struct pump *p, int code)
+{
+	char byte = (char)code;
+	bool quiet;
+
+	while (p->person == PERSON_HERE && (!p->told || !resumable_all_used(&p->line.r))) {
+		if (p->c->closing && p->closing_ms == 0)
+			p->closing_ms = clock_mono_ms();
+		if (p->closing_ms != 0 && clock_mono_ms() - p->closing_ms > LAST_MS)
+			break;
+		if (!p->told && is_put(p)) {
+			resumable_put(&p->line.r, FRAME_EXIT, str_n(&byte, 1));
+			p->told = true;
+		}
+		turn(p, &quiet);
+	}
+	report_exec_done(p->c->o->report, p->c->what.id);
 }
 
 static void pump(struct command *c)
 {
-	struct pump p = {.c = c,
-	                 .side = {{.fd = c->in.out_fd, .kind = FRAME_OUT},
-	                          {.fd = c->in.err_fd, .kind = FRAME_ERR}},
-	                 .chunk = BUF_INIT(CHUNK),
-	                 .frames = BUF_INIT(RESUMABLE_MAX)};
+	struct pump p;
 	bool quiet = false;
 
-	for (size_t i = 0; i < COUNT(p.side); i++)
-		redact_stream_init(&p.side[i].stream, c->o->redact);
+	pump_init(&p, c);
+	p.side[0].fd = c->in.out_fd;
+	p.side[1].fd = c->in.err_fd;
 	while (!p.ended || !is_drained(&p, quiet)) {
-		struct pollfd f[] = {{.fd = p.side[0].fd, .events = POLLIN},
-		                     {.fd = p.side[1].fd, .events = POLLIN},
-		                     {.fd = p.ended ? -1 : c->in.proc.pidfd, .events = POLLIN}};
-
-		quiet = poll(f, COUNT(f), wait_ms(&p)) == 0;
-		for (size_t i = 0; i < COUNT(p.side); i++) {
-			if (p.side[i].fd >= 0 && f[i].revents != 0)
-				read_side(&p, &p.side[i]);
-		}
-		if (quiet && is_held(&p))
-			flush(&p);
-		send_frames(&p, -1);
-		look_for_end(&p, f[2].revents != 0);
-		end_if_told(&p);
+		turn(&p, &quiet);
+		/* what is left to itself has come to the end of its input; a terminal is not
+		 * closed: that would hang it up */
+		if (p.person == PERSON_LEFT && !c->in.tty && c->in.in_fd >= 0)
+			(void)close(TAKE_FD(c->in.in_fd));
 	}
+	p.side[0].fd = p.side[1].fd = -1;
 	flush(&p);
-	send_frames(&p, WIFEXITED(p.status) ? WEXITSTATUS(p.status) : 128 + WTERMSIG(p.status));
-	for (size_t i = 0; i < COUNT(p.side); i++)
-		redact_stream_done(&p.side[i].stream);
-	buf_done(&p.chunk);
-	buf_done(&p.frames);
+	see_off(&p, WIFEXITED(p.status) ? WEXITSTATUS(p.status) : 128 + WTERMSIG(p.status));
+	pump_done(&p);
 }
 
 /* Words instead of a command. */
 static void refuse(struct command *c, const char *words)
 {
-	AUTO_BUF struct buf clean = BUF_INIT(64 << 10), frame = BUF_INIT(64 << 10);
-	enum wire_exec_state state = EXEC_LIVE;
+	struct pump p;
 
-	redact_text(c->o->redact, str_of(words), &clean);
-	buf_putc(&clean, '\n');
-	frame_put(&frame, FRAME_ERR, buf_view(&clean));
-	(void)report_exec_output(c->o->report, c->what.id, 0, buf_view(&frame), REFUSED,
-	                         &c->closing, &state); /* else there is nobody to tell */
+	pump_init(&p, c);
+	p.ended = true;
+	redact_text(c->o->redact, str_of(words), &p.side[1].clean);
+	buf_putc(&p.side[1].clean, '\n');
+	see_off(&p, REFUSED);
+	pump_done(&p);
 }
 
 static void *run(void *arg)
@@ -216,9 +379,7 @@ static void *run(void *arg)
 	else if (sandbox_enter(o->sandbox, &e, &c->in, &err) < 0)
 		refuse(c, err.msg);
 	else {
-		command_feed_start(c);
 		pump(c);
-		command_feed_stop(c);
 		sandbox_inside_done(&c->in);
 	}
 	c->ended = true;
@@ -231,8 +392,6 @@ static void release(struct command *c)
 	assert(c->used);
 	(void)pthread_join(c->thread, NULL);
 	assert(c->ended); /* its thread has nothing more to do */
-	(void)close(c->wake_fd);
-	c->wake_fd = -1;
 	arena_free(c->a);
 	c->a = NULL;
 	c->used = false;
@@ -277,11 +436,10 @@ void execs_run(struct execs *x, const struct wire_exec *command)
 	c->magic = COMMAND_MAGIC;
 	c->o = &x->o;
 	c->refused = running >= EXECS_AT_ONCE;
-	c->state = EXEC_LIVE;
-	c->ended = c->over = c->closing = false;
-	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->ended = c->closing = false;
+	c->in = (struct sandbox_inside){.in_fd = -1, .out_fd = -1, .err_fd = -1, .kill_fd = -1};
 	copy_command(c, command);
-	if (c->wake_fd < 0 || pthread_create(&c->thread, NULL, run, c) != 0)
+	if (pthread_create(&c->thread, NULL, run, c) != 0)
 		abort();
 	c->used = true;
 	command_check(c);

@@ -1,7 +1,8 @@
 /*
- * exec.h - commands that people run inside a job's sandbox: `stoker exec`. Each has two threads:
- * one sends what it prints, and waits while nobody reads it; one fetches what it is given, and
- * waits while it does not read that. So nothing is lost and nothing piles up.
+ * exec.h - commands that people run inside a job's sandbox: `stoker exec`. Each has a thread, and a
+ * connection by the server to who started it (io/line.h), which may be cut and made again: what it
+ * prints waits while nobody reads it, and what it is given while it does not read that. So nothing
+ * is lost and nothing piles up.
  *
  * Secrets of the job are taken out of what it prints, by value. What may still become one is held
  * back, but not for long: a prompt must be seen, and on a terminal what a person types.
@@ -31,7 +32,7 @@ struct exec_options {
 };
 
 struct execs *execs_new(const struct exec_options *o) MUST_CHECK;
-/* Runs it in threads of its own; more than EXECS_AT_ONCE are refused with a line of output. */
+/* Runs it in a thread of its own; more than EXECS_AT_ONCE are refused with a line of output. */
 void execs_run(struct execs *x, const struct wire_exec *command);
 /* After the sandbox was killed: ends what is left and waits for all. NULL is fine. */
 void execs_free(struct execs *x);

@@ -13,6 +13,7 @@
 
 #include "core/model.h"
 #include "core/wire.h"
+#include "io/upgrade.h"
 #include "run/logs.h"
 #include "store/objects/objstore.h"
 
@@ -94,15 +95,12 @@ bool report_away(const struct report *r); /* fenced, for it was */
 const atomic_bool *report_cancel(struct report *r); /* set by a stop or fencing: staging gives up */
 /* The next command to run inside, in `a`; false = none. */
 bool report_exec(struct report *r, struct arena *a, struct wire_exec *out);
-/* Frames that a command printed, from `offset` of all of them on, and its exit code when it has
- * ended, else -1. Tries until the server has them: it makes us wait while nobody reads them. False
- * when it never will: it does not know the command any more, we are fenced, or *stop. */
-bool report_exec_output(struct report *r, const char *id, uint64_t offset, struct str frames,
-                        int exit_code, const atomic_bool *stop, enum wire_exec_state *state);
-/* Frames for a command, from `offset` of all of them on; waits a while for some, not at all with
- * state_only. False as above. */
-bool report_exec_input(struct report *r, const char *id, uint64_t offset, bool state_only,
-                       const atomic_bool *stop, struct buf *frames, enum wire_exec_state *state);
+/* A connection for that command, by the server to who started it. Tried once, until *stop; *status
+ * is the server's answer, 0: none. */
+int report_exec_open(struct report *r, const char *id, const atomic_bool *stop,
+                     struct upgrade **out, int *status, struct err *err) MUST_CHECK;
+void report_exec_done(struct report *r, const char *id); /* it needs none any more */
+bool report_status_refuses(int status); /* the server is there and does not want us */
 
 /* Without threads, of a runner that is dead: the rest of its log, from where the server's ends, a
  * record that its death cut left out. While the server, its database or its store is away it tries

@@ -164,6 +164,22 @@ static void look_for_server(struct report *r)
 	seal_wipe_buf(&body);
 }
 
+/* What an exchange says of its way; status 0: nobody answered. Returns it, 401 where it was said
+ * before the token was sent. */
+static int judge_way(struct report *r, const struct report_way *way, int status,
+                     const struct err *err)
+{
+	if (status == 0 && err->id == ERR_TOKEN_INVALID)
+		return 401;
+	if (status == 0)
+		look_for_server(r);
+	if (status == 0 || (status >= 502 && status <= 504))
+		turn_away(r, way);
+	else
+		note_reached(r, way);
+	return status;
+}
+
 int report_exchange(struct report *r, enum http_method method, const char *path, const char *type,
                     struct str body, int64_t total_ms, struct http_reply *reply, struct err *err)
 {
@@ -182,19 +198,42 @@ int report_exchange(struct report *r, enum http_method method, const char *path,
 	                         .cancel = &r->halt};
 
 	if (http_do(way->http, &call, reply, err) < 0) {
-		if (err->id == ERR_TOKEN_INVALID) { /* said before the token was sent */
-			reply->status = 401;
-			return -1;
-		}
-		look_for_server(r);
-		turn_away(r, way);
+		reply->status = judge_way(r, way, 0, err);
 		return -1;
 	}
-	if (reply->status >= 502 && reply->status <= 504)
-		turn_away(r, way);
-	else
-		note_reached(r, way);
+	(void)judge_way(r, way, reply->status, err);
 	return http_expect(&call, reply, err);
+}
+
+int report_exec_open(struct report *r, const char *id, const atomic_bool *stop,
+                     struct upgrade **out, int *status, struct err *err)
+{
+	AUTO_FREE char *url = NULL, *path = xasprintf("/runner/v1/exec/%s", id);
+	struct report_way *way = way_of(r, path, &url);
+	struct http_header headers[] = {{"Authorization", r->auth}};
+	struct http_call call = {.url = url,
+	                         .headers = headers,
+	                         .n_headers = 1,
+	                         .connect_ms = 5000,
+	                         .total_ms = REPORT_SMALL_MS,
+	                         .cancel = stop};
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	int rc = upgrade_open(way->http, &call, EXEC_PROTOCOL, out, &reply, err);
+
+	*status = judge_way(r, way, reply.status, err);
+	return rc < 0 || *out != NULL ? rc : http_expect(&call, &reply, err);
+}
+
+void report_exec_done(struct report *r, const char *id)
+{
+	AUTO_FREE char *path = xasprintf("/runner/v1/exec/%s", id);
+	AUTO_HTTP_REPLY struct http_reply reply = {0};
+	struct err err = {0};
+
+	/* else the server finds out: we do not come again */
+	if (report_exchange(r, HTTP_DELETE, path, "", (struct str){0}, REPORT_SMALL_MS, &reply,
+	                    &err) < 0)
+		log_debug("command %s: %s", id, err.msg);
 }
 
 int report_hub(struct report *r, const struct report_hub *x, struct http_reply *reply,

@@ -118,7 +118,6 @@ int report_post(struct report *r, const char *path, struct str body, struct http
                 struct err *err) MUST_CHECK;
 /* The server is there and does not want us. */
 bool report_is_refusal(const struct http_reply *reply);
-bool report_status_refuses(int status);                  /* the same of its status */
 bool report_is_rejected(const struct http_reply *reply); /* ... or not this */
 
 /* report.c: all but the sample; `note` keeps the words. */

@@ -1,22 +1,35 @@
-/* fuzz_resumable.c - bytes as frames: what is read as frames is written as the same bytes. */
-#include "core/resumable.h"
+/* fuzz_resumable.c - bytes as they come: what is kept of them is whole frames, in order, and never
+ * more than there may be. */
+#include "io/resumable.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	AUTO_BUF struct buf back = BUF_INIT((size_t)64 << 20);
-	struct str text = str_n((const char *)data, n), rest = text, bytes;
+	struct resumable r CLEANUP(resumable_done) = RESUMABLE_INIT;
+	struct str rest = str_n((const char *)data, n), bytes;
 	enum frame_kind kind;
-	uint16_t rows, columns;
+	struct err err = {0};
+	int rc = 0;
 
-	while (frame_next(&rest, &kind, &bytes)) {
-		if (kind == FRAME_SIZE && frame_size(bytes, &rows, &columns))
-			frame_put_size(&back, rows, columns);
-		else
-			frame_put(&back, kind, bytes);
+	resumable_put(&r, FRAME_IN, STR_LIT("abcdefgh"));
+	resumable_begin(&r);
+	while (rest.n > 0 && rc == 0) {
+		size_t piece = MIN(rest.n, 1 + (size_t)(uint8_t)rest.p[0]);
+
+		rc = resumable_feed(&r, str_n(rest.p, piece), &err);
+		rest = str_skip(rest, piece);
+		if (piece % 3 == 0 && resumable_next(&r, &kind, &bytes))
+			resumable_use(&r, piece % 2 == 0 ? bytes.n : bytes.n / 2);
+		if (piece % 7 == 0)
+			resumable_begin(&r);
+		(void)resumable_wire(&r);
 	}
-	assert(back.n + rest.n == n);
-	assert(str_same(buf_view(&back), str_n(text.p, back.n)));
+	assert((rc == 0) == (err.code == ERR_NONE));
+	while (resumable_next(&r, &kind, &bytes)) {
+		assert(kind >= FRAME_OUT && bytes.n <= RESUMABLE_FRAME_MAX);
+		resumable_use(&r, bytes.n);
+	}
+	assert(r.got.n == 0);
 	return 0;
 }

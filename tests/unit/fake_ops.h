@@ -43,7 +43,6 @@ struct app {
 	char *said; /* one word or value that a test looks at */
 	int64_t number;
 	bool flag;
-	struct exec_state exec;
 };
 
 static struct principal admin_principal = {

@@ -1,9 +1,6 @@
 /* test_life_in_out.c - what goes into a job and comes out of it: weights, checkpoints to load and
- * to keep, commands inside it and their input. */
+ * to keep. */
 #include "server_fixture.h"
-
-#include "core/resumable.h"
-#include "server/api/exec.h"
 
 static void weights_are_frozen_and_shared(void **state)
 {
@@ -280,119 +277,6 @@ static void checkpoints_are_deleted_while_the_job_runs(void **state)
 	assert_ok(checkpoint_ops.remove(ADMIN(f), j.id, "checkpoint-1", &f->err), &f->err);
 }
 
-static void print(struct fixture *f, const struct principal *w, const char *id, uint64_t offset,
-                  const char *text, int exit_code, uint64_t next, enum wire_exec_state state)
-{
-	AUTO_BUF struct buf frames = BUF_INIT((size_t)1 << 20);
-	enum wire_exec_state is = EXEC_STATE_COUNT;
-	uint64_t n = 0;
-
-	if (text != NULL)
-		frame_put(&frames, FRAME_OUT, str_of(text));
-	assert_ok(exec_ops.runner_output(AS(f, w), id, offset, buf_view(&frames), exit_code, &n,
-	                                 &is, &f->err),
-	          &f->err);
-	assert_int_equal(n, next);
-	assert_int_equal(is, state);
-}
-
-static void commands_inside_a_job(void **state)
-{
-	static const char *argv[] = {"ls", "-l"};
-	const struct wire_exec ls = {.argv = argv, .n_argv = 2};
-	struct fixture *f = *state;
-	struct model_job j = {0};
-	struct principal *w = fixture_running(f, "", "", &j);
-	struct wire_desired before = {0}, o = {0};
-	enum wire_exec_state is;
-	struct exec_state s = {0};
-	char *id = NULL;
-	uint64_t n = 0;
-
-	assert_ok(runner_ops.desired(AS(f, w), &before, &f->err), &f->err);
-	assert_err(exec_ops.start(ADMIN(f), j.id, 3, &ls, &id, &f->err), &f->err, ERR_INVALID,
-	           "no node");
-	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &ls, &id, &f->err), &f->err);
-	assert_ok(runner_ops.desired(AS(f, w), &o, &f->err), &f->err);
-	assert_true(o.seq != before.seq && o.n_exec == 1);
-	assert_string_equal(o.exec[0].argv[1], "-l");
-	assert_err(
-		exec_ops.runner_output(AS(f, w), id, 0, STR_LIT("\4\0\0\0"), -1, &n, &is, &f->err),
-		&f->err, ERR_INVALID, "invalid output frames");
-	assert_err(exec_ops.runner_output(AS(f, w), id, 7, (struct str){0}, -1, &n, &is, &f->err),
-	           &f->err, ERR_CONFLICT, "from 0");
-	print(f, w, id, 0, "total 0\n", -1, 12, EXEC_LIVE);
-	print(f, w, id, 0, "total 0\n", -1, 12, EXEC_LIVE); /* sent again */
-	print(f, w, id, 12, "end\n", 4, 20, EXEC_OVER);
-	assert_ok(exec_ops.poll(ADMIN(f), j.id, id, 12, &s, &f->err), &f->err);
-	assert_true(s.done && s.exit_code == 4 && s.next_offset == 20);
-	assert_true(str_same(s.frames, STR_LIT("\2\0\0\4end\n")));
-	assert_err(exec_ops.poll(ADMIN(f), j.id, id, 0, &s, &f->err), &f->err, ERR_CONFLICT,
-	           "12 to 20");
-	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &ls, &id, &f->err), &f->err);
-	fixture_exit(f, w, JOB_END_EXIT, 0);
-	assert_ok(exec_ops.poll(ADMIN(f), j.id, id, 0, &s, &f->err), &f->err);
-	assert_true(s.done && s.exit_code == 255);
-	assert_err(exec_ops.start(ADMIN(f), j.id, 0, &ls, &id, &f->err), &f->err,
-	           ERR_JOB_NOT_RUNNING, "");
-}
-
-static void give(struct fixture *f, const char *job, const char *id, const struct exec_input *in,
-                 uint64_t next)
-{
-	uint64_t n = 0;
-
-	assert_ok(exec_ops.input(ADMIN(f), job, id, in, &n, &f->err), &f->err);
-	assert_int_equal(n, next);
-}
-
-static void input_of_a_command(void **state)
-{
-	static const char *argv[] = {"cat"};
-	const struct wire_exec deaf = {.argv = argv, .n_argv = 1},
-			       shell = {.tty = true, .input = true};
-	struct exec_input hi = {.bytes = STR_LIT("hi"), .rows = 2, .columns = 3};
-	struct fixture *f = *state;
-	struct model_job j = {0};
-	struct principal *w = fixture_running(f, "", "", &j);
-	enum wire_exec_state is = EXEC_STATE_COUNT;
-	struct str frames;
-	char *id = NULL;
-	uint64_t n = 0;
-
-	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &deaf, &id, &f->err), &f->err);
-	assert_err(exec_ops.input(ADMIN(f), j.id, id, &hi, &n, &f->err), &f->err, ERR_CONFLICT,
-	           "without input");
-	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &shell, &id, &f->err), &f->err);
-	give(f, j.id, id, &hi, 2);
-	hi.rows = 0;
-	give(f, j.id, id, &hi, 2); /* sent again */
-	give(f, j.id, id, &(struct exec_input){.offset = 2, .end = true}, 2);
-	assert_err(
-		exec_ops.input(ADMIN(f), j.id, id, &(struct exec_input){.offset = 9}, &n, &f->err),
-		&f->err, ERR_CONFLICT, "go on from 2");
-	assert_ok(exec_ops.runner_input(AS(f, w), id, 0, &frames, &is, &f->err), &f->err);
-	assert_true(str_same(frames, STR_LIT("\6\0\0\4\0\2\0\3\4\0\0\2hi\5\0\0\0")));
-	assert_int_equal(is, EXEC_LIVE);
-	print(f, w, id, 0, "x", -1, 5, EXEC_LIVE);
-
-	/* who started it is not heard of any more */
-	clock_fake(clock_wall_ms(), clock_mono_ms() + EXEC_AWAY_MS + 1);
-	assert_ok(exec_ops.runner_input(AS(f, w), id, 0, &frames, &is, &f->err), &f->err);
-	assert_int_equal(is, EXEC_HUNG);
-	print(f, w, id, 5, "bye", -1, 12, EXEC_HUNG); /* for nobody */
-	assert_err(exec_ops.input(ADMIN(f), j.id, id, &hi, &n, &f->err), &f->err, ERR_CONFLICT,
-	           "was ended");
-	print(f, w, id, 12, NULL, 129, 12, EXEC_OVER);
-
-	assert_ok(exec_ops.start(ADMIN(f), j.id, 0, &shell, &id, &f->err), &f->err);
-	assert_ok(exec_ops.leave(ADMIN(f), j.id, id, EXEC_LEFT, &f->err), &f->err);
-	clock_fake(clock_wall_ms(), clock_mono_ms() + EXEC_AWAY_MS + 1);
-	assert_ok(exec_ops.runner_input(AS(f, w), id, 0, &frames, &is, &f->err), &f->err);
-	assert_int_equal(is, EXEC_LEFT);
-	clock_fake(-1, -1);
-}
-
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(weights_are_frozen_and_shared),
 	FIXTURE_TEST(an_outage_ends_no_job_that_waits_for_weights),
@@ -402,7 +286,5 @@ static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(checkpoints_are_chosen),
 	FIXTURE_TEST(only_the_newest_checkpoints_are_kept),
 	FIXTURE_TEST(checkpoints_are_deleted_while_the_job_runs),
-	FIXTURE_TEST(commands_inside_a_job),
-	FIXTURE_TEST(input_of_a_command),
 };
 UNIT_MAIN(tests)

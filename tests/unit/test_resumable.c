@@ -1,108 +1,194 @@
-/* test_resumable.c - pieces of streams that are sent again, come too early or find no room; frames.
- */
+/* test_resumable.c - two ends of a connection that is cut anywhere: all arrives, once and in order;
+ * frames that are none, and ends that are out of step. */
 #include "unit.h"
 
-#include "core/resumable.h"
+#include "io/resumable.h"
 
-static void flow_takes_what_is_new_once(void **state UNUSED)
+#define TRIP ((size_t)3 << 20) /* bytes, each way */
+
+static uint64_t dice_state;
+
+static uint64_t dice(uint64_t below)
 {
-	struct resumable f CLEANUP(resumable_done) = RESUMABLE_INIT;
-	struct err err = {0};
-	uint64_t next = 0;
-	struct str out;
-
-	assert_err(resumable_put(&f, 1, STR_LIT("b"), &next, &err), &err, ERR_CONFLICT, "from 0");
-	assert_ok(resumable_put(&f, 0, STR_LIT("abc"), &next, &err), &err);
-	assert_int_equal(next, 3);
-	assert_ok(resumable_put(&f, 0, STR_LIT("ab"), &next, &err), &err); /* sent again */
-	assert_ok(resumable_put(&f, 1, STR_LIT("bcde"), &next, &err), &err);
-	assert_int_equal(next, 5);
-	assert_ok(resumable_read(&f, 0, &out, &err), &err);
-	assert_true(str_eq(out, "abcde"));
-	assert_ok(resumable_read(&f, 2, &out, &err), &err); /* the first two have arrived */
-	assert_true(str_eq(out, "cde"));
-	assert_err(resumable_read(&f, 1, &out, &err), &err, ERR_CONFLICT, "not among");
-	assert_err(resumable_read(&f, 6, &out, &err), &err, ERR_CONFLICT, "not among");
-	assert_ok(resumable_read(&f, 5, &out, &err), &err);
-	assert_int_equal(out.n, 0);
-	resumable_skip(&f, 9);
-	assert_int_equal(resumable_end(&f), 9);
-	resumable_skip(&f, 3); /* never back */
-	assert_int_equal(resumable_end(&f), 9);
+	dice_state = dice_state * 6364136223846793005U + 1442695040888963407U;
+	return (dice_state >> 33) % below;
 }
 
-static void flow_without_room_takes_nothing(void **state UNUSED)
+static char byte_at(uint64_t i, int which)
 {
-	struct resumable f CLEANUP(resumable_done) = RESUMABLE_INIT;
-	AUTO_BUF struct buf chunk = BUF_INIT(RESUMABLE_CHUNK_MAX);
-	struct err err = {0};
-	uint64_t next = 0, sent = 0;
-	struct str out;
+	return (char)(i * 7 + (i >> 8) * 13 + (uint64_t)which);
+}
 
-	memset(buf_room(&chunk, RESUMABLE_CHUNK_MAX), 'x', RESUMABLE_CHUNK_MAX);
-	chunk.n = RESUMABLE_CHUNK_MAX;
-	for (; sent < RESUMABLE_MAX; sent += RESUMABLE_CHUNK_MAX) {
-		assert_ok(resumable_put(&f, sent, buf_view(&chunk), &next, &err), &err);
-		assert_int_equal(next, sent + RESUMABLE_CHUNK_MAX);
+/* An end that sends so many bytes, and counts what it gets. */
+struct talker {
+	struct resumable r;
+	int which;
+	uint64_t sent, got;
+	bool said_end, got_end;
+};
+
+static void put_some(struct talker *t)
+{
+	char bytes[3000];
+	size_t n = 1 + (size_t)dice(sizeof(bytes));
+
+	n = MIN(MIN(n, resumable_room(&t->r)), (size_t)(TRIP - t->sent));
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = byte_at(t->sent + i, t->which);
+	if (n > 0)
+		resumable_put(&t->r, t->which == 0 ? FRAME_IN : FRAME_OUT, str_n(bytes, n));
+	t->sent += n;
+	if (t->sent == TRIP && !t->said_end) {
+		resumable_put(&t->r, FRAME_END, (struct str){0});
+		t->said_end = true;
 	}
-	assert_ok(resumable_put(&f, sent, STR_LIT("y"), &next, &err), &err);
-	assert_int_equal(next, sent);
-	assert_ok(resumable_read(&f, 1, &out, &err), &err);
-	assert_int_equal(out.n, RESUMABLE_MAX - 1);
-	assert_ok(resumable_put(&f, sent, STR_LIT("y"), &next, &err), &err);
-	assert_int_equal(next, sent + 1);
+}
+
+static void use_some(struct talker *t)
+{
+	enum frame_kind kind;
+	struct str bytes;
+	size_t n;
+
+	if (!resumable_next(&t->r, &kind, &bytes))
+		return;
+	if (kind == FRAME_END) {
+		assert_false(t->got_end);
+		t->got_end = true;
+	}
+	n = dice(3) == 0 ? (size_t)dice(bytes.n + 1) : bytes.n;
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(bytes.p[i], byte_at(t->got + i, 1 - t->which));
+	t->got += n;
+	resumable_use(&t->r, n);
+}
+
+/* As a socket would: any part of it, in any order of the two. */
+static void carry(struct talker *from, struct talker *to)
+{
+	struct str wire = resumable_wire(&from->r);
+	size_t n = (size_t)dice(wire.n + 1);
+	struct err err = {0};
+
+	assert_ok(resumable_feed(&to->r, str_n(wire.p, n), &err), &err);
+	resumable_wrote(&from->r, n);
+}
+
+static void all_arrives_however_often_it_is_cut(void **state UNUSED)
+{
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		struct talker end[] = {{.r = RESUMABLE_INIT}, {.r = RESUMABLE_INIT, .which = 1}};
+		unsigned cuts = 0;
+
+		dice_state = seed;
+		resumable_begin(&end[0].r);
+		resumable_begin(&end[1].r);
+		while (!end[0].got_end || !end[1].got_end || !resumable_all_used(&end[0].r) ||
+		       !resumable_all_used(&end[1].r)) {
+			struct talker *t = &end[dice(2)];
+
+			put_some(t);
+			if (dice(4) > 0) /* what it gets may wait */
+				use_some(t);
+			carry(t, &end[1 - t->which]);
+			if (dice(seed * 40) == 0) { /* what is on the way is lost */
+				resumable_begin(&end[0].r);
+				resumable_begin(&end[1].r);
+				cuts++;
+			}
+		}
+		assert_true(end[0].got == TRIP && end[1].got == TRIP && cuts > 5);
+		resumable_done(&end[0].r);
+		resumable_done(&end[1].r);
+	}
+}
+
+static void who_does_not_use_it_stops_the_other(void **state UNUSED)
+{
+	struct talker end[] = {{.r = RESUMABLE_INIT}, {.r = RESUMABLE_INIT, .which = 1}};
+
+	dice_state = 5;
+	resumable_begin(&end[0].r);
+	resumable_begin(&end[1].r);
+	for (int i = 0; i < 4000; i++) {
+		put_some(&end[0]);
+		carry(&end[0], &end[1]);
+		carry(&end[1], &end[0]);
+	}
+	assert_int_equal(resumable_room(&end[0].r), 0);
+	assert_true(end[0].sent < RESUMABLE_MAX);
+	/* and what is about the moment overtakes it */
+	resumable_say(&end[0].r, FRAME_HANG_UP, (struct str){0});
+	resumable_say_size(&end[0].r, 65535, 258);
+	for (int i = 0; i < 100; i++)
+		carry(&end[0], &end[1]);
+	assert_true(end[1].r.hang_up && !end[1].r.leave);
+	assert_true(end[1].r.sized && end[1].r.rows == 65535 && end[1].r.columns == 258);
+	while (end[1].got < end[0].sent)
+		use_some(&end[1]);
+	for (int i = 0; i < 100; i++)
+		carry(&end[1], &end[0]);
+	assert_true(resumable_all_used(&end[0].r) && resumable_room(&end[0].r) > 0);
+	resumable_done(&end[0].r);
+	resumable_done(&end[1].r);
 }
 
 static const struct {
 	const char *name, *bytes;
 	size_t n;
-} broken[] = {
-	{"no head", "\2\0\0", 3},
-	{"cut", "\2\0\0\3ab", 6},
-	{"kind 0", "\0\0\0\0", 4},
-	{"a kind that is none", "\7\0\0\0", 4},
+	const char *why; /* NULL: the rest has not come */
+} rows[] = {
+	{"no head", "\6\0\0", 3, NULL},
+	{"cut", "\6\0\0\3ab", 6, NULL},
+	{"kind 0", "\0\0\0\0", 4, "no frame"},
+	{"a kind that is none", "\13\0\0\0", 4, "no frame"},
+	{"larger than a frame may be", "\6\1\0\1", 4, "no frame"},
+	{"an offset of 4 bytes", "\1\0\0\4\0\0\0\0", 8, "another size"},
+	{"an offset that was not sent", "\1\0\0\10\0\0\0\0\0\0\0\1", 12, "was not sent"},
+	{"an offset of all bits", "\1\0\0\10\377\377\377\377\377\377\377\377", 12, "was not sent"},
+	{"a size of 3 bytes", "\3\0\0\3\0\1\0", 7, "another size"},
 };
 
-static void frames_pass_over_what_is_torn(void **state UNUSED)
+static void what_is_no_such_end_is_told(void **state UNUSED)
 {
-	for (size_t i = 0; i < COUNT(broken); i++) {
-		struct str rest = str_n(broken[i].bytes, broken[i].n), bytes;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct resumable r CLEANUP(resumable_done) = RESUMABLE_INIT;
+		struct err err = {0};
 		enum frame_kind kind;
+		struct str bytes;
 
-		assert_row(!frame_next(&rest, &kind, &bytes), broken[i].name);
-		assert_row(rest.n == broken[i].n, broken[i].name);
+		resumable_begin(&r);
+		if (rows[i].why != NULL)
+			assert_err(resumable_feed(&r, str_n(rows[i].bytes, rows[i].n), &err), &err,
+			           ERR_INVALID, rows[i].why);
+		else
+			assert_ok(resumable_feed(&r, str_n(rows[i].bytes, rows[i].n), &err), &err);
+		assert_row(!resumable_next(&r, &kind, &bytes), rows[i].name);
 	}
 }
 
-static void frames_come_back(void **state UNUSED)
+static void who_does_not_wait_for_room_is_told(void **state UNUSED)
 {
-	AUTO_BUF struct buf out = BUF_INIT((size_t)1 << 20);
-	AUTO_BUF struct buf big = BUF_INIT((size_t)1 << 20);
-	uint16_t rows = 0, columns = 0;
-	enum frame_kind kind;
-	struct str rest, bytes;
+	struct resumable r CLEANUP(resumable_done) = RESUMABLE_INIT;
+	AUTO_BUF struct buf frame = BUF_INIT((size_t)1 << 20), bytes = BUF_INIT((size_t)1 << 20);
+	struct err err = {0};
+	int rc = 0;
 
-	for (size_t i = 0; i < 70000; i++)
-		buf_putc(&big, (char)(i * 7));
-	frame_put(&out, FRAME_OUT, buf_view(&big));
-	frame_put_size(&out, 65535, 258);
-	frame_put(&out, FRAME_END, (struct str){0});
-	rest = buf_view(&out);
-	assert_true(frame_next(&rest, &kind, &bytes) && kind == FRAME_OUT);
-	assert_true(str_same(bytes, buf_view(&big)));
-	assert_false(frame_size(bytes, &rows, &columns));
-	assert_true(frame_next(&rest, &kind, &bytes) && frame_size(bytes, &rows, &columns));
-	assert_true(rows == 65535 && columns == 258);
-	assert_true(frame_next(&rest, &kind, &bytes) && kind == FRAME_END && bytes.n == 0);
-	assert_false(frame_next(&rest, &kind, &bytes));
-	assert_int_equal(rest.n, 0);
+	for (size_t i = 0; i < RESUMABLE_FRAME_MAX; i++)
+		buf_putc(&bytes, 'x');
+	frame_put(&frame, FRAME_OUT, buf_view(&bytes));
+	resumable_begin(&r);
+	for (int i = 0; i < 5 && rc == 0; i++)
+		rc = resumable_feed(&r, buf_view(&frame), &err);
+	assert_err(rc, &err, ERR_INVALID, "wait for room");
+	assert_true(r.got.n <= RESUMABLE_MAX + RESUMABLE_FRAME_MAX);
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(flow_takes_what_is_new_once),
-	cmocka_unit_test(flow_without_room_takes_nothing),
-	cmocka_unit_test(frames_pass_over_what_is_torn),
-	cmocka_unit_test(frames_come_back),
+	cmocka_unit_test(all_arrives_however_often_it_is_cut),
+	cmocka_unit_test(who_does_not_use_it_stops_the_other),
+	cmocka_unit_test(what_is_no_such_end_is_told),
+	cmocka_unit_test(who_does_not_wait_for_room_is_told),
 };
 
 UNIT_MAIN(tests)

@@ -719,10 +719,14 @@ static void runs_a_terminal_inside(void **state)
 {
 	struct place *p = *state;
 	static const char script[] = "stty size; tty; echo $TERM; read x; echo got-$x; "
-				     "trap 'echo hung; exit 3' HUP; sleep 886.5 & wait";
+				     "trap '>/b10/workspace/hung; exit 3' HUP; sleep 886.5 & wait";
 	static const char *argv[] = {"sh", "-c", script};
 
-	spec(p, "\"echo up; sleep 886.5\"", "", "");
+	spec(p,
+	     "\"echo up; while [ ! -e /b10/workspace/hung ]; do sleep 0.05; done; echo saw it; "
+	     "sleep "
+	     "886.5\"",
+	     "", "");
 	launch(p, NULL);
 	wait_log(p, "o up");
 	(void)pthread_mutex_lock(&p->lock);
@@ -739,16 +743,14 @@ static void runs_a_terminal_inside(void **state)
 	wait_output(p, "24 81\r\n/dev/pts/");
 	wait_output(p, "vt100");
 	(void)pthread_mutex_lock(&p->lock);
-	p->exec_input = STR_LIT("\4\0\0\6hello\r");
+	p->exec_input = STR_LIT("hello\r");
 	(void)pthread_mutex_unlock(&p->lock);
-	httpd_notify(p->httpd, httpd_channel(CHANNEL_EXEC_IN, STR_LIT("e1")));
 	wait_output(p, "hello\r\ngot-hello");
 	(void)pthread_mutex_lock(&p->lock);
-	p->exec_state = EXEC_HUNG;
+	p->exec_hang_up = true;
 	(void)pthread_mutex_unlock(&p->lock);
-	httpd_notify(p->httpd, httpd_channel(CHANNEL_EXEC_IN, STR_LIT("e1")));
-	WAIT_UNTIL(p, p->exec_code >= 0);
-	assert_int_equal(p->exec_code, 3);
+	WAIT_UNTIL(p, p->exec_done);
+	wait_log(p, "o saw it");
 	stop_job(p, true);
 	(void)join(p);
 	assert_int_equal(exit_of(p).end, JOB_END_STOPPED);

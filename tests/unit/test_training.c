@@ -95,35 +95,12 @@ static int fake_exec_start(const struct ask *ask, const char *id, uint32_t rank,
 	return 0;
 }
 
-static int fake_exec_poll(const struct ask *ask, const char *id, const char *exec_id,
-                          uint64_t offset, struct exec_state *out, struct err *err)
+static int fake_exec_may_join(const struct ask *ask, const char *id, const char *exec_id,
+                              struct err *err)
 {
-	struct app *f = ask->app;
-
-	if (strcmp(exec_id, "ex1") != 0)
-		return err_set(err, ERR_NOT_FOUND, "no such command");
-	*out = f->exec;
-	return 0;
-}
-
-static int fake_exec_input(const struct ask *ask, const char *id, const char *exec_id,
-                           const struct exec_input *in, uint64_t *next, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_printf(f->a, "%.*s/%d/%u", (int)in->bytes.n, in->bytes.p, in->end,
-	                       in->columns);
-	*next = in->offset + (f->flag ? 0 : in->bytes.n); /* flag: no room */
-	return 0;
-}
-
-static int fake_exec_leave(const struct ask *ask, const char *id, const char *exec_id,
-                           enum wire_exec_state how, struct err *err)
-{
-	struct app *f = ask->app;
-
-	f->said = arena_printf(f->a, "%s/%s", exec_id, wire_exec_word(how));
-	return 0;
+	if (strcmp(exec_id, "ex2") == 0)
+		return err_set(err, ERR_CONFLICT, "the command has ended");
+	return strcmp(exec_id, "ex1") == 0 ? 0 : err_set(err, ERR_NOT_FOUND, "no such command");
 }
 
 static int fake_cache_snapshot(const struct ask *ask, const char *scope, const char *id,
@@ -200,9 +177,7 @@ static const struct push_ops fake_push_ops = {
 
 static const struct exec_ops fake_exec_ops = {
 	.start = fake_exec_start,
-	.poll = fake_exec_poll,
-	.input = fake_exec_input,
-	.leave = fake_exec_leave,
+	.may_join = fake_exec_may_join,
 };
 
 static const struct cache_ops fake_cache_ops = {
@@ -295,14 +270,14 @@ static void test_refuses(void **state)
 		{HTTP_GET, J "/events?after=x", "", 400, "parameter after"},
 		{HTTP_POST, J "/exec", "{\"command\":[]}", 400, "a program"},
 		{HTTP_POST, J "/exec", "{\"command\":\"ls\"}", 400, "a list of texts"},
-		{HTTP_GET, J "/exec/ex2", "", 404, "no such command"},
+		{HTTP_GET, J "/exec/ex1", "", 426, "does a proxy on the way"},
+		{HTTP_GET, J "/exec/ex2", "", 409, "has ended"},
+		{HTTP_GET, J "/exec/ex3", "", 404, "no such command"},
 		{HTTP_POST, J "/exec", "{}", 400, "a program"},
 		{HTTP_POST, J "/exec", "{\"tty\":{\"rows\":1}}", 400, "must be given together"},
 		{HTTP_POST, J "/exec", "{\"tty\":{}}", 400, "tty.rows"},
 		{HTTP_POST, J "/exec", "{\"tty\":{\"rows\":1,\"columns\":1,\"term\":\"a;b\"}}", 400,
 	         "tty.term"},
-		{HTTP_POST, J "/exec/ex1", "{\"input_base64\":\"!\"}", 400, "base64"},
-		{HTTP_POST, J "/exec/ex1", "{\"columns\":3}", 400, "must be given together"},
 		{HTTP_GET, J "/checkpoint_files?page_size=0", "", 400, "page_size"},
 		{HTTP_GET, J "/checkpoint_files?page_token=x", "", 400, "page_token"},
 		{HTTP_GET, P "/jobs/job0003/download", "", 404, "without code"},
@@ -553,32 +528,6 @@ static void test_exec(void **state)
 	            "{\"input\":true,\"tty\":{\"rows\":24,\"columns\":80,\"term\":\"xterm-"
 	            "256color\"}}");
 	assert_string_equal(f.said, "-/0/0/1/80/xterm-256color");
-	d = fake_ok(&f, HTTP_GET, J "/exec/ex1?wait_ms=50", ""); /* waits, and ends by its time */
-	assert_false(doc_bool(at(d, "done"), true));
-	assert_true(doc_is(at(d, "exit_code"), DOC_NULL));
-	f.exec = (struct exec_state){true, 3, STR_LIT("\2\0\0\3hi\n\3\0\0\0"), 11};
-	d = fake_ok(&f, HTTP_GET, J "/exec/ex1?wait_ms=30000", "");
-	assert_true(doc_bool(at(d, "done"), false));
-	assert_int_equal(doc_int(at(d, "exit_code"), -1), 3);
-	assert_int_equal(doc_int(at(d, "next_offset"), -1), 11);
-	d = at(d, "output");
-	assert_int_equal(d->count, 2);
-	assert_text(d->first, "stream", "stdout");
-	assert_text(d->first, "base64", "aGkK");
-	assert_text(d->first->next, "stream", "stderr");
-	d = fake_ok(&f, HTTP_POST, J "/exec/ex1", "{\"offset\":5,\"input_base64\":\"aGkK\"}");
-	assert_string_equal(f.said, "hi\n/0/0");
-	assert_int_equal(doc_int(at(d, "next_offset"), -1), 8);
-	f.flag = true;
-	d = fake_ok(
-		&f, HTTP_POST, J "/exec/ex1?wait_ms=50",
-		"{\"offset\":5,\"input_base64\":\"aGkK\",\"end\":true,\"rows\":2,\"columns\":7}");
-	assert_string_equal(f.said, "hi\n/1/7");
-	assert_int_equal(doc_int(at(d, "next_offset"), -1), 5);
-	(void)fake_ok(&f, HTTP_DELETE, J "/exec/ex1", "");
-	assert_string_equal(f.said, "ex1/hung");
-	(void)fake_ok(&f, HTTP_DELETE, J "/exec/ex1?leave_running=true", "");
-	assert_string_equal(f.said, "ex1/left");
 	fake_stop(&f);
 }
 

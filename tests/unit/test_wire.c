@@ -236,7 +236,6 @@ static void reads_what_was_written_by_hand(void **state UNUSED)
 	AUTO_ARENA struct arena *a = arena_new();
 	struct model_checkpoint c;
 	struct wire_logged logged;
-	struct wire_exec_taken taken;
 	struct wire_event event;
 	struct wire_process process;
 	struct wire_ship ship;
@@ -265,10 +264,6 @@ static void reads_what_was_written_by_hand(void **state UNUSED)
 	assert_true(logged.next == 12 && logged.message == NULL);
 	assert_err(wire_logged_parse(&logged, a, STR_LIT("{\"message\":\"a gap\"}"), &err), &err,
 	           ERR_INVALID, "next: missing");
-	assert_ok(
-		wire_exec_taken_parse(&taken, a, STR_LIT("{\"next\":3,\"state\":\"hung\"}"), &err),
-		&err);
-	assert_true(taken.next == 3 && taken.state == EXEC_HUNG);
 	assert_ok(wire_event_parse(&event, a, STR_LIT("{\"kind\":\"cache\",\"message\":\"m\"}"),
 	                           &err),
 	          &err);

@@ -1,10 +1,33 @@
-/* exec.c - the table of commands inside sandboxes. */
+/* exec.c - the table of commands inside sandboxes, and the thread that passes their bytes on. */
 #include "server/api/exec.h"
 
-#include "core/resumable.h"
+#include "base/thread.h"
+#include "io/resumable.h"
 #include "server/api/ctx.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/queue.h>
+
+#define PIECE ((size_t)64 << 10) /* on its way in one direction */
+#define LOOK_MS 1000
+#define ENDS 2
+
+/* One of the two connections of a command. */
+struct end {
+	struct upgraded *u; /* NULL: it is not here */
+	char *bytes;        /* PIECE, that came from it */
+	size_t at, n;       /* those that the other one has not got */
+	bool ended;         /* no more will come */
+	int64_t heard_ms, told_ms;
+};
+
+enum exec_state {
+	EXEC_OPEN,
+	EXEC_HUNG, /* who started it is gone: its runner hangs it up */
+	EXEC_OVER, /* its runner needs us no more, or is gone */
+	EXEC_STATES,
+};
 
 struct exec {
 	struct arena *a;
@@ -12,14 +35,14 @@ struct exec {
 	struct wire_exec what;
 	uint32_t rank;
 	uint64_t generation;
-	enum wire_exec_state state;
-	bool taken; /* its runner has spoken of it */
-	bool away;  /* hung up because nothing was heard of who started it */
-	int exit_code;
-	struct resumable out, in; /* frames */
-	uint64_t input;           /* bytes of input that were taken: `in` holds them as frames */
-	bool input_ended;
-	int64_t started_ms, client_ms, touched_ms;
+	enum exec_state state;
+	const char *why; /* it is not open: for who comes */
+	bool taken;      /* its runner has come */
+	struct end end[ENDS];
+	struct upgraded *came[ENDS]; /* for those places; the thread takes them */
+	bool joined;                 /* both are here */
+	int64_t started_ms, touched_ms;
+	int64_t client_ms; /* when the client was last here */
 	TAILQ_ENTRY(exec) link;
 };
 
@@ -28,21 +51,25 @@ struct execs {
 	TAILQ_HEAD(exec_list, exec) all;
 	size_t n;
 	uint64_t generation;
+	int wake_fd; /* eventfd: somebody came, or a state changed */
+	atomic_bool stop;
+	pthread_t thread;
 };
 
-/* Where a command can go from here. Who has left it may still hang it up. */
+/* Where a command can go from here. */
 #define TO(s) (1U << (s))
-static const unsigned exec_next[EXEC_STATE_COUNT] = {
-	[EXEC_LIVE] = TO(EXEC_HUNG) | TO(EXEC_LEFT) | TO(EXEC_OVER),
+static const unsigned exec_next[EXEC_STATES] = {
+	[EXEC_OPEN] = TO(EXEC_HUNG) | TO(EXEC_OVER),
 	[EXEC_HUNG] = TO(EXEC_OVER),
-	[EXEC_LEFT] = TO(EXEC_LEFT) | TO(EXEC_HUNG) | TO(EXEC_OVER),
 };
 
 /* The only way from one state to the next, with the lock. */
-static void exec_to(struct exec *e, enum wire_exec_state to)
+static void exec_to(struct exec *e, enum exec_state to, const char *why)
 {
-	assert(to < EXEC_STATE_COUNT && (exec_next[e->state] & TO(to)) != 0);
+	assert(to < EXEC_STATES && (exec_next[e->state] & TO(to)) != 0);
 	e->state = to;
+	e->why = why;
+	e->touched_ms = clock_mono_ms();
 }
 
 /* What is true whenever the lock is free. */
@@ -56,28 +83,73 @@ static void execs_check(const struct execs *all)
 static void exec_check(const struct execs *all, const struct exec *e)
 {
 	execs_check(all);
-	assert(e->state < EXEC_STATE_COUNT && e->generation <= all->generation);
-	assert(!e->away || e->state == EXEC_HUNG || e->state == EXEC_OVER);
-	assert(!e->in.b.full && !e->out.b.full); /* nothing of a stream is ever dropped */
-	assert(!e->input_ended || e->what.input);
+	assert(e->state < EXEC_STATES && e->generation <= all->generation);
+	assert((e->why == NULL) == (e->state == EXEC_OPEN));
+	assert(!e->joined || (e->end[EXEC_CLIENT].u != NULL && e->end[EXEC_RUNNER].u != NULL));
+	for (int i = 0; i < ENDS; i++)
+		assert(e->end[i].at + e->end[i].n <= PIECE && (e->joined || e->end[i].n == 0));
 }
+
+static void *pass_on(void *arg);
 
 void exec_start(struct app *app)
 {
-	app->execs = xcalloc(1, sizeof(*app->execs));
-	lock_init(&app->execs->lock, LOCK_EXEC);
-	TAILQ_INIT(&app->execs->all);
+	struct execs *all = app->execs = xcalloc(1, sizeof(*app->execs));
+
+	lock_init(&all->lock, LOCK_EXEC);
+	TAILQ_INIT(&all->all);
 	/* Higher than any of an earlier life of the server, so that runners see a change. */
-	app->execs->generation = (uint64_t)clock_wall_ms();
+	all->generation = (uint64_t)clock_wall_ms();
+	all->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (all->wake_fd < 0 || pthread_create(&all->thread, NULL, pass_on, all) != 0)
+		abort();
+}
+
+static void let_go(struct end *x)
+{
+	if (x->u != NULL)
+		upgraded_close(x->u);
+	free(x->bytes);
+	*x = (struct end){0};
+}
+
+/* Both begin again: what one of them got may end in the middle of a frame. By the thread, which
+ * looks at their descriptors. */
+static void cut(struct exec *e)
+{
+	for (int i = 0; i < ENDS; i++)
+		let_go(&e->end[i]);
+	e->joined = false;
+}
+
+/* Who has come takes the place of the connection that was cut, though we have not heard of it. */
+static void welcome(struct exec *e)
+{
+	for (int i = 0; i < ENDS; i++) {
+		if (e->came[i] == NULL)
+			continue;
+		if (e->joined)
+			cut(e);
+		let_go(&e->end[i]);
+		e->end[i].u = e->came[i];
+		e->came[i] = NULL;
+	}
+}
+
+static bool is_alone(const struct exec *e)
+{
+	for (int i = 0; i < ENDS; i++) {
+		if (e->end[i].u != NULL || e->came[i] != NULL)
+			return false;
+	}
+	return true;
 }
 
 static void drop(struct execs *all, struct exec *e)
 {
-	assert(all->n > 0);
+	assert(all->n > 0 && is_alone(e));
 	TAILQ_REMOVE(&all->all, e, link);
 	all->n--;
-	resumable_done(&e->out);
-	resumable_done(&e->in);
 	arena_free(e->a);
 	free(e);
 }
@@ -88,8 +160,12 @@ void exec_stop(struct app *app)
 
 	if (all == NULL)
 		return;
+	atomic_store(&all->stop, true);
+	event_set(all->wake_fd);
+	(void)pthread_join(all->thread, NULL);
 	while (!TAILQ_EMPTY(&all->all))
 		drop(all, TAILQ_FIRST(&all->all));
+	(void)close(all->wake_fd);
 	lock_done(&all->lock);
 	free(all);
 	app->execs = NULL;
@@ -105,11 +181,149 @@ void exec_sweep(struct app *app)
 	execs_check(all);
 	for (e = TAILQ_FIRST(&all->all); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, link);
-		if (e->state == EXEC_OVER && now - e->touched_ms > EXEC_KEEP_MS)
+		if (e->state == EXEC_OVER && is_alone(e) && now - e->touched_ms > EXEC_KEEP_MS)
 			drop(all, e);
 	}
 	execs_check(all);
 	lock_give(&all->lock);
+}
+
+/* The bytes between two that have met, with the lock. */
+
+/* From `x`, and what came to `to`; false: it is over. */
+static bool move(struct end *x, struct end *to, int64_t now)
+{
+	ssize_t n;
+
+	if (x->n == 0 && !x->ended) {
+		n = upgraded_read(x->u, x->bytes, PIECE);
+		x->ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+		x->at = 0;
+		x->n = n > 0 ? (size_t)n : 0;
+		x->heard_ms = n > 0 ? now : x->heard_ms;
+	}
+	if (x->n > 0) {
+		n = upgraded_write(to->u, x->bytes + x->at, x->n);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return false;
+		x->at += n > 0 ? (size_t)n : 0;
+		x->n -= n > 0 ? (size_t)n : 0;
+	}
+	return !x->ended || x->n > 0;
+}
+
+static void join_ends(struct exec *e, int64_t now)
+{
+	for (int i = 0; i < ENDS; i++) {
+		e->end[i].bytes = xmalloc(PIECE);
+		e->end[i].heard_ms = now;
+	}
+	e->joined = true;
+}
+
+/* One that waits for the other. */
+static void tend_alone(struct end *x, int64_t now)
+{
+	AUTO_BUF struct buf word = BUF_INIT(FRAME_HEAD);
+	struct pollfd p = {.fd = upgraded_fd(x->u), .events = POLLRDHUP};
+	bool gone = poll(&p, 1, 0) > 0; /* what it has sent waits for the other one */
+
+	if (!gone && now - x->told_ms >= EXEC_WORD_MS) {
+		x->told_ms = now;
+		frame_put(&word, FRAME_WAIT, (struct str){0});
+		gone = upgraded_write(x->u, word.p, word.n) != (ssize_t)word.n;
+	}
+	if (gone)
+		let_go(x);
+}
+
+static void tend_ends(struct exec *e, int64_t now)
+{
+	struct end *client = &e->end[EXEC_CLIENT], *runner = &e->end[EXEC_RUNNER];
+
+	if (!e->joined && client->u != NULL && runner->u != NULL)
+		join_ends(e, now);
+	if (!e->joined) {
+		if (client->u != NULL)
+			tend_alone(client, now);
+		if (runner->u != NULL)
+			tend_alone(runner, now);
+		return;
+	}
+	if (!move(client, runner, now) || !move(runner, client, now) ||
+	    now - client->heard_ms > EXEC_AWAY_MS || now - runner->heard_ms > EXEC_AWAY_MS)
+		cut(e);
+}
+
+/* With the lock, by the thread. */
+static void tend(struct exec *e, int64_t now)
+{
+	welcome(e);
+	if (e->joined)
+		e->client_ms = e->end[EXEC_CLIENT].heard_ms;
+	else if (e->end[EXEC_CLIENT].u != NULL)
+		e->client_ms = now;
+	if (e->state == EXEC_OPEN && !e->taken && now - e->started_ms > EXEC_TAKE_MS)
+		exec_to(e, EXEC_OVER,
+		        "the job's runner did not accept the command; is its node up, and of this "
+		        "version?");
+	else if (e->state == EXEC_OPEN && now - e->client_ms > EXEC_AWAY_MS)
+		exec_to(e, EXEC_HUNG, EXEC_AWAY_WORDS);
+	if (e->state == EXEC_OPEN)
+		tend_ends(e, now);
+	else
+		cut(e); /* who comes again is told */
+}
+
+static void watch(const struct exec *e, struct pollfd *p, size_t *n)
+{
+	for (int i = 0; i < ENDS; i++) {
+		const struct end *x = &e->end[i], *to = &e->end[1 - i];
+		short events = 0;
+
+		if (x->u == NULL || (x->ended && to->n == 0))
+			continue;
+		if (!e->joined)
+			events = POLLRDHUP;
+		else
+			events = (short)((x->n == 0 && !x->ended ? POLLIN : 0) |
+			                 (to->n > 0 ? POLLOUT : 0));
+		p[(*n)++] = (struct pollfd){.fd = upgraded_fd(x->u), .events = events};
+	}
+}
+
+static void *pass_on(void *arg)
+{
+	struct execs *all = arg;
+	struct pollfd *p = xcalloc(1 + ENDS * EXEC_MAX, sizeof(*p));
+	struct exec *e;
+
+	while (!atomic_load(&all->stop)) {
+		int64_t now = clock_mono_ms();
+		uint64_t ignored;
+		size_t n = 0;
+
+		p[n++] = (struct pollfd){.fd = all->wake_fd, .events = POLLIN};
+		lock_take(&all->lock);
+		TAILQ_FOREACH(e, &all->all, link)
+		{
+			tend(e, now);
+			exec_check(all, e);
+			watch(e, p, &n);
+		}
+		lock_give(&all->lock);
+		if (poll(p, n, LOOK_MS) > 0 && p[0].revents != 0)
+			(void)!read(all->wake_fd, &ignored, sizeof(ignored));
+	}
+	free(p);
+	lock_take(&all->lock);
+	TAILQ_FOREACH(e, &all->all, link)
+	{
+		welcome(e);
+		cut(e);
+	}
+	lock_give(&all->lock);
+	return NULL;
 }
 
 static struct exec *find(struct execs *all, const char *id)
@@ -122,31 +336,6 @@ static struct exec *find(struct execs *all, const char *id)
 			return e;
 	}
 	return NULL;
-}
-
-/* Records the end, with a message if there is one. */
-static void finish(struct exec *e, int exit_code, const char *words)
-{
-	if (words != NULL)
-		frame_put(&e->out.b, FRAME_ERR, str_of(words));
-	resumable_skip(&e->in, 0);
-	exec_to(e, EXEC_OVER);
-	e->exit_code = exit_code;
-	e->touched_ms = clock_mono_ms();
-}
-
-static void notify_all(struct app *app, const char *id)
-{
-	app_notify(app, CHANNEL_EXEC, id);
-	app_notify(app, CHANNEL_EXEC_IN, id);
-	app_notify(app, CHANNEL_EXEC_ROOM, id);
-}
-
-/* Nobody reads what it prints any more. */
-static void abandon(struct exec *e, enum wire_exec_state how)
-{
-	exec_to(e, how);
-	resumable_skip(&e->out, 0);
 }
 
 static const struct wire_exec *copy_of(const struct wire_exec *x, const char *id, struct arena *a)
@@ -176,7 +365,7 @@ void exec_desired(struct app *app, struct arena *a, const char *attempt_id, uint
 		if (e->rank != rank || strcmp(e->attempt_id, attempt_id) != 0)
 			continue;
 		*generation = MAX(*generation, e->generation);
-		if (!e->taken && e->state != EXEC_OVER && out->n_exec < EXEC_MAX)
+		if (!e->taken && e->state == EXEC_OPEN && out->n_exec < EXEC_MAX)
 			out->exec[out->n_exec++] = *copy_of(&e->what, e->id, a);
 	}
 	lock_give(&all->lock);
@@ -184,24 +373,17 @@ void exec_desired(struct app *app, struct arena *a, const char *attempt_id, uint
 
 void exec_attempt_over(struct app *app, const char *attempt_id)
 {
-	AUTO_ARENA struct arena *a = arena_new();
 	struct execs *all = app->execs;
-	const char *ids[EXEC_MAX];
-	size_t n = 0;
 	struct exec *e;
 
 	lock_take(&all->lock);
 	TAILQ_FOREACH(e, &all->all, link)
 	{
-		if (e->state == EXEC_OVER || strcmp(e->attempt_id, attempt_id) != 0)
-			continue;
-		finish(e, EXEC_LOST_CODE, "stoker: the job has ended\n");
-		assert(n < EXEC_MAX);
-		ids[n++] = arena_cstr(a, e->id);
+		if (e->state != EXEC_OVER && strcmp(e->attempt_id, attempt_id) == 0)
+			exec_to(e, EXEC_OVER, EXEC_JOB_OVER_WORDS);
 	}
 	lock_give(&all->lock);
-	for (size_t i = 0; i < n; i++)
-		notify_all(app, ids[i]);
+	event_set(all->wake_fd);
 }
 
 /* True when it is in: without room, the one that ended first makes it. */
@@ -212,7 +394,7 @@ static bool insert(struct execs *all, struct exec *e)
 	if (all->n >= EXEC_MAX) {
 		TAILQ_FOREACH(old, &all->all, link)
 		{
-			if (old->state == EXEC_OVER)
+			if (old->state == EXEC_OVER && is_alone(old))
 				break;
 		}
 		if (old == NULL)
@@ -249,8 +431,6 @@ static int start_command(const struct ask *ask, const char *job_id, uint32_t ran
 	e->attempt_id = arena_cstr(e->a, job.attempt_id);
 	e->what = *copy_of(what, e->id, e->a);
 	e->rank = rank;
-	e->out = e->in = (struct resumable)RESUMABLE_INIT;
-	e->out.b.max = e->in.b.max = 2 * RESUMABLE_MAX; /* the heads of frames, and last words */
 	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
 	*exec_id = arena_cstr(ask->a, e->id);
 	lock_take(&all->lock);
@@ -269,231 +449,86 @@ static int start_command(const struct ask *ask, const char *job_id, uint32_t ran
 	return 0;
 }
 
-/* The command, if the caller may run commands in its job. On success the lock is held. */
-static struct exec *take(const struct ask *ask, const char *job_id, const char *exec_id,
-                         struct err *err)
+/* With the lock: the command, if it is its caller's. */
+static struct exec *find_for(const struct ask *ask, const char *job_id, const char *exec_id,
+                             struct err *err)
 {
-	struct app *app = ask->app;
-	struct model_job job = {0};
-	struct exec *e;
+	const struct principal *who = ask->principal;
+	struct exec *e = find(ask->app->execs, exec_id);
+	bool its;
 
-	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &job, err) < 0)
-		return NULL;
-	lock_take(&app->execs->lock);
-	e = find(app->execs, exec_id);
-	if (e == NULL || strcmp(e->job_id, job_id) != 0) {
-		lock_give(&app->execs->lock);
-		(void)err_set(err, ERR_NOT_FOUND,
-		              "no such command in this job; if the server restarted, the command "
-		              "was ended");
-		return NULL;
-	}
-	exec_check(app->execs, e);
-	e->client_ms = clock_mono_ms();
-	if (!e->away)
+	if (job_id != NULL)
+		its = e != NULL && strcmp(e->job_id, job_id) == 0;
+	else
+		its = e != NULL && strcmp(e->attempt_id, who->attempt_id) == 0 &&
+		      e->rank == who->node_rank;
+	if (its)
 		return e;
-	lock_give(&app->execs->lock);
-	(void)err_set(err, ERR_CONFLICT, "the client was silent for %d s, so the command was ended",
-	              EXEC_AWAY_MS / 1000);
+	(void)err_set(
+		err, ERR_NOT_FOUND,
+		"no such command in this job; if the server restarted, the command was ended");
 	return NULL;
 }
 
-static int poll_command(const struct ask *ask, const char *job_id, const char *exec_id,
-                        uint64_t offset, struct exec_state *out, struct err *err)
-{
-	struct app *app = ask->app;
-	struct exec *e = take(ask, job_id, exec_id, err);
-	uint64_t before;
-	struct str frames;
-	bool room;
-	int r;
-
-	if (e == NULL)
-		return -1;
-	if (!e->taken && e->state != EXEC_OVER && e->client_ms - e->started_ms > EXEC_TAKE_MS)
-		finish(e, EXEC_LOST_CODE,
-		       "stoker: the job's runner did not accept the command; is its node up?\n");
-	before = e->out.at;
-	r = resumable_read(&e->out, offset, &frames, err);
-	room = e->out.at > before;
-	if (r == 0) {
-		out->done = e->state == EXEC_OVER;
-		out->exit_code = e->exit_code;
-		out->frames = arena_str(ask->a, frames);
-		out->next_offset = resumable_end(&e->out);
-	}
-	exec_check(app->execs, e);
-	lock_give(&app->execs->lock);
-	if (room)
-		app_notify(app, CHANNEL_EXEC_ROOM, exec_id);
-	return r;
-}
-
-/* As frames, what is new of it. */
-static int add_input(struct exec *e, const struct exec_input *in, struct err *err)
-{
-	struct resumable *f = &e->in;
-	struct str fresh;
-
-	if (in->bytes.n > 0 && !e->what.input)
-		return err_set(err, ERR_CONFLICT, "this command was started without input");
-	if (in->offset > e->input)
-		return err_set(err, ERR_CONFLICT,
-		               "offset: %" PRIu64 " is too far, go on from %" PRIu64, in->offset,
-		               e->input);
-	fresh = str_skip(in->bytes, (size_t)MIN(e->input - in->offset, (uint64_t)in->bytes.n));
-	if (f->b.n + fresh.n > RESUMABLE_MAX)
-		return 0;
-	if (in->rows > 0 && e->what.tty)
-		frame_put_size(&f->b, in->rows, in->columns);
-	if (fresh.n > 0 && !e->input_ended)
-		frame_put(&f->b, FRAME_IN, fresh);
-	e->input += fresh.n;
-	if (in->end && e->what.input && !e->input_ended) {
-		frame_put(&f->b, FRAME_END, (struct str){0});
-		e->input_ended = true;
-	}
-	return 0;
-}
-
-static int give_input(const struct ask *ask, const char *job_id, const char *exec_id,
-                      const struct exec_input *in, uint64_t *next, struct err *err)
-{
-	struct app *app = ask->app;
-	struct exec *e = take(ask, job_id, exec_id, err);
-	size_t before;
-	bool more;
-	int r = 0;
-
-	if (e == NULL)
-		return -1;
-	before = e->in.b.n;
-	*next = in->offset + in->bytes.n; /* when it is over: nobody reads it */
-	if (e->state == EXEC_LIVE) {
-		r = add_input(e, in, err);
-		*next = MAX(e->input, in->offset);
-	}
-	more = e->in.b.n > before;
-	exec_check(app->execs, e);
-	lock_give(&app->execs->lock);
-	if (more)
-		app_notify(app, CHANNEL_EXEC_IN, exec_id);
-	return r;
-}
-
-static int leave_command(const struct ask *ask, const char *job_id, const char *exec_id,
-                         enum wire_exec_state how, struct err *err)
-{
-	struct app *app = ask->app;
-	struct exec *e = take(ask, job_id, exec_id, err);
-
-	if (e == NULL)
-		return -1;
-	if (e->state != EXEC_OVER && e->state != EXEC_HUNG)
-		abandon(e, how);
-	exec_check(app->execs, e);
-	lock_give(&app->execs->lock);
-	notify_all(app, exec_id);
-	return 0;
-}
-
-/* The command, if it belongs to the attempt and node that asks. On success the lock is held. */
-static struct exec *take_own(const struct ask *ask, const char *exec_id, struct err *err)
+static int may_join(const struct ask *ask, const char *job_id, const char *exec_id, struct err *err)
 {
 	struct execs *all = ask->app->execs;
-	int64_t now = clock_mono_ms();
+	struct model_job job = {0};
+	struct exec *e;
+	int r = -1;
+
+	if (job_id != NULL &&
+	    (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &job, err) < 0))
+		return -1;
+	lock_take(&all->lock);
+	e = find_for(ask, job_id, exec_id, err);
+	if (e != NULL && e->state != EXEC_OPEN)
+		(void)err_set(err, ERR_CONFLICT, "%s", e->why);
+	else if (e != NULL)
+		r = 0;
+	if (r == 0 && job_id == NULL)
+		e->taken = true;
+	lock_give(&all->lock);
+	return r;
+}
+
+static void join_command(struct app *app, const char *exec_id, enum exec_end which,
+                         struct upgraded *u)
+{
+	struct execs *all = app->execs;
 	struct exec *e;
 
 	lock_take(&all->lock);
 	e = find(all, exec_id);
-	if (e == NULL || strcmp(e->attempt_id, ask->principal->attempt_id) != 0 ||
-	    e->rank != ask->principal->node_rank) {
-		lock_give(&all->lock);
-		(void)err_set(err, ERR_NOT_FOUND, "no such command");
-		return NULL;
+	if (e != NULL) {
+		struct upgraded *before = e->came[which];
+
+		e->came[which] = u;
+		u = before;
 	}
-	exec_check(all, e);
-	e->taken = true;
-	e->touched_ms = now;
-	if (e->state == EXEC_LIVE && now - e->client_ms > EXEC_AWAY_MS) {
-		abandon(e, EXEC_HUNG);
-		e->away = true;
-	}
-	return e;
+	lock_give(&all->lock);
+	if (u != NULL)
+		upgraded_close(u);
+	event_set(all->wake_fd);
 }
 
-/* Only output frames are accepted: they are shown on a terminal. */
-static bool is_output(struct str frames)
+static int end_command(const struct ask *ask, const char *exec_id, struct err *err)
 {
-	enum frame_kind kind;
-	struct str bytes;
-
-	while (frame_next(&frames, &kind, &bytes)) {
-		if (kind != FRAME_OUT && kind != FRAME_ERR)
-			return false;
-	}
-	return frames.n == 0;
-}
-
-static int take_output(const struct ask *ask, const char *exec_id, uint64_t offset,
-                       struct str frames, int exit_code, uint64_t *next,
-                       enum wire_exec_state *state, struct err *err)
-{
-	struct app *app = ask->app;
+	struct execs *all = ask->app->execs;
 	struct exec *e;
-	int r = 0;
 
-	if (!is_output(frames))
-		return err_set(err, ERR_INVALID, "invalid output frames");
-	e = take_own(ask, exec_id, err);
-	if (e == NULL)
-		return -1;
-	*next = offset + frames.n;
-	if (e->state == EXEC_LIVE)
-		r = resumable_put(&e->out, offset, frames, next, err);
-	else if (e->state != EXEC_OVER)
-		resumable_skip(&e->out, *next);
-	if (r == 0 && exit_code >= 0 && *next == offset + frames.n && e->state != EXEC_OVER)
-		finish(e, exit_code, NULL);
-	*state = e->state;
-	exec_check(app->execs, e);
-	lock_give(&app->execs->lock);
-	if (r == 0)
-		app_notify(app, CHANNEL_EXEC, exec_id);
-	if (*state == EXEC_OVER)
-		notify_all(app, exec_id);
-	return r;
-}
-
-static int hand_input(const struct ask *ask, const char *exec_id, uint64_t offset,
-                      struct str *frames, enum wire_exec_state *state, struct err *err)
-{
-	struct app *app = ask->app;
-	struct exec *e = take_own(ask, exec_id, err);
-	uint64_t before;
-	struct str there = {0};
-	int r = 0;
-	bool room;
-
-	if (e == NULL)
-		return -1;
-	before = e->in.at;
-	if (e->state == EXEC_LIVE)
-		r = resumable_read(&e->in, offset, &there, err);
-	*frames = arena_str(ask->a, there);
-	*state = e->state;
-	room = e->in.at > before;
-	lock_give(&app->execs->lock);
-	if (room)
-		app_notify(app, CHANNEL_EXEC_ROOM, exec_id);
-	return r;
+	lock_take(&all->lock);
+	e = find_for(ask, NULL, exec_id, err);
+	if (e != NULL && e->state != EXEC_OVER)
+		exec_to(e, EXEC_OVER, "the command has ended");
+	lock_give(&all->lock);
+	event_set(all->wake_fd);
+	return e == NULL ? -1 : 0;
 }
 
 const struct exec_ops exec_ops = {
 	.start = start_command,
-	.poll = poll_command,
-	.input = give_input,
-	.leave = leave_command,
-	.runner_output = take_output,
-	.runner_input = hand_input,
+	.may_join = may_join,
+	.join = join_command,
+	.done = end_command,
 };
