@@ -360,6 +360,7 @@ static void refuse(struct command *c, const char *words)
 
 	pump_init(&p, c);
 	p.ended = true;
+	p.ended_ms = clock_mono_ms();
 	redact_text(c->o->redact, str_of(words), &p.side[1].clean);
 	buf_putc(&p.side[1].clean, '\n');
 	see_off(&p, REFUSED);

@@ -116,6 +116,29 @@ def test_20_megabytes_both_ways(cluster, job):
     assert hashlib.sha256(out).hexdigest() == hashlib.sha256(data).hexdigest()
 
 
+def test_more_than_may_run_at_once(cluster, job):
+    """16 run, the next ones are told so, and neither the job nor those that run notice."""
+    script = "echo here; until [ -e /tmp/all-may-go ]; do sleep 0.1; done"
+    here = [subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             env=cluster.cli_environment()) for _ in range(15)]
+    try:
+        assert [Lines(p).next() for p in here] == ["here"] * 15
+        last = subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=cluster.cli_environment())
+        here.append(last)
+        assert Lines(last).next() == "here"
+        for _ in range(3):
+            assert run(cluster, job, "true") == (126, b"", b"stoker: this job already runs as many commands as allowed\n")
+        last.kill()  # its place is free once its end was noticed
+        last.wait(DEADLINE_S)
+        until(lambda: run(cluster, job, "touch", "/tmp/all-may-go")[0] == 0)
+        assert [p.wait(DEADLINE_S) for p in here[:15]] == [0] * 15
+    finally:
+        for p in here:
+            p.kill()
+            p.wait(DEADLINE_S)
+            p.stdout.close()
+
+
 class Cutter:
     """A proxy that cuts each connection once it has carried so many bytes, in whatever they are the middle of."""
 

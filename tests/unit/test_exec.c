@@ -182,6 +182,13 @@ static void who_may_not_come(void **state)
 	assert_err(exec_ops.may_join(AS(f, &other), NULL, w.id, &f->err), &f->err, ERR_NOT_FOUND,
 	           "");
 	assert_err(exec_ops.done(AS(f, &other), w.id, &f->err), &f->err, ERR_NOT_FOUND, "");
+	for (int i = 1; i < EXEC_NODE_MAX; i++)
+		assert_ok(exec_ops.start(ADMIN(f), w.j.id, 0, &(struct wire_exec){ARGV("ls")}, &id,
+		                         &f->err),
+		          &f->err);
+	assert_err(
+		exec_ops.start(ADMIN(f), w.j.id, 0, &(struct wire_exec){ARGV("ls")}, &id, &f->err),
+		&f->err, ERR_BUSY, "20 commands of this job already run on node 0");
 	come(&w, EXEC_RUNNER);
 	fixture_exit(f, w.w, JOB_END_EXIT, 0);
 	UNTIL(&w, w.end[EXEC_RUNNER].u == NULL);

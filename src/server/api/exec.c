@@ -181,7 +181,7 @@ void exec_sweep(struct app *app)
 	execs_check(all);
 	for (e = TAILQ_FIRST(&all->all); e != NULL; e = next) {
 		next = TAILQ_NEXT(e, link);
-		if (e->state == EXEC_OVER && is_alone(e) && now - e->touched_ms > EXEC_KEEP_MS)
+		if (e->state != EXEC_OPEN && is_alone(e) && now - e->touched_ms > EXEC_KEEP_MS)
 			drop(all, e);
 	}
 	execs_check(all);
@@ -386,25 +386,32 @@ void exec_attempt_over(struct app *app, const char *attempt_id)
 	event_set(all->wake_fd);
 }
 
-/* True when it is in: without room, the one that ended first makes it. */
-static bool insert(struct execs *all, struct exec *e)
+/* Without room, the one that ended first makes it. A runner tells a few more than it runs that they
+ * are too many; those beyond would wait for it in vain. */
+static int insert(struct execs *all, struct exec *e, struct err *err)
 {
-	struct exec *old;
+	struct exec *x, *ended = NULL;
+	size_t beside = 0;
 
-	if (all->n >= EXEC_MAX) {
-		TAILQ_FOREACH(old, &all->all, link)
-		{
-			if (old->state == EXEC_OVER && is_alone(old))
-				break;
-		}
-		if (old == NULL)
-			return false;
-		drop(all, old);
+	TAILQ_FOREACH(x, &all->all, link)
+	{
+		if (ended == NULL && x->state != EXEC_OPEN && is_alone(x))
+			ended = x;
+		beside += x->state == EXEC_OPEN && x->rank == e->rank &&
+		          strcmp(x->attempt_id, e->attempt_id) == 0;
 	}
+	if (beside >= EXEC_NODE_MAX)
+		return err_set(err, ERR_BUSY, "%zu commands of this job already run on node %u",
+		               beside, e->rank);
+	if (all->n >= EXEC_MAX && ended == NULL)
+		return err_set(err, ERR_BUSY, "%d commands are already running", EXEC_MAX);
+	if (all->n >= EXEC_MAX)
+		drop(all, ended);
 	e->generation = ++all->generation;
 	TAILQ_INSERT_TAIL(&all->all, e, link);
 	all->n++;
-	return true;
+	exec_check(all, e);
+	return 0;
 }
 
 static int start_command(const struct ask *ask, const char *job_id, uint32_t rank,
@@ -414,7 +421,7 @@ static int start_command(const struct ask *ask, const char *job_id, uint32_t ran
 	struct execs *all = app->execs;
 	struct model_job job = {0};
 	struct exec *e;
-	bool in;
+	int r;
 
 	if (ctx_need(ask, ROLE_MEMBER, err) < 0 || ctx_job(ask, job_id, &job, err) < 0)
 		return -1;
@@ -434,14 +441,12 @@ static int start_command(const struct ask *ask, const char *job_id, uint32_t ran
 	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
 	*exec_id = arena_cstr(ask->a, e->id);
 	lock_take(&all->lock);
-	in = insert(all, e);
-	if (in)
-		exec_check(all, e);
+	r = insert(all, e, err);
 	lock_give(&all->lock);
-	if (!in) {
+	if (r < 0) {
 		arena_free(e->a);
 		free(e);
-		return err_set(err, ERR_BUSY, "%d commands are already running", EXEC_MAX);
+		return -1;
 	}
 	app_event(app, job_id, "exec", ask->principal->name, "exec on node %u: %s", rank,
 	          what->n_argv > 0 ? what->argv[0] : "a shell");

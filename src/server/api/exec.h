@@ -14,6 +14,7 @@
 #include "server/app.h"
 
 #define EXEC_MAX 256
+#define EXEC_NODE_MAX 20 /* of one node of a job */
 #define EXEC_ARGS_MAX 256
 #define EXEC_KEEP_MS (10 * 60 * 1000) /* after its end; the oldest sooner, when there are many */
 #define EXEC_AWAY_MS 20000            /* without a word from one of the ends */
