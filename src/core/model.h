@@ -263,7 +263,8 @@ struct model_upload { /* credentials handed out for one object */
 	const char *access_key, *secret_key, *session_token, *key;
 	const char *team_id;
 	int64_t created_ms, expires_ms;
-	bool there; /* no credentials: the key holds what was to be uploaded */
+	bool there;         /* no credentials: the key holds what was to be uploaded */
+	const char *sha256; /* of what is there; NULL: not known */
 };
 
 struct model_cache_snapshot {

@@ -128,7 +128,8 @@ static RECORD(wire_load, NULL,
 
 RECORD(wire_code, NULL,
 	ROW(wire_code, R_TEXT, key),
-	ROW(wire_code, R_U64, bytes));
+	ROW(wire_code, R_U64, bytes),
+	ROW(wire_code, R_TEXT | R_MAY, sha256));
 
 static RECORD(wire_gpu, NULL,
 	ROW(wire_gpu, R_U32, index),

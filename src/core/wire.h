@@ -79,6 +79,7 @@ struct wire_load {
 struct wire_code {
 	const char *key; /* object key of the archive */
 	uint64_t bytes;
+	const char *sha256; /* NULL: it came in parts, or an older server has stored it */
 };
 
 struct wire_gpu {

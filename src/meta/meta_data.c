@@ -197,7 +197,8 @@ int meta_checkpoint_del(struct meta *m, const char *job_id, const char *name, st
 	                 DB_ARGS(db_text(job_id), db_text(name)), ERR_CHECKPOINT_NOT_FOUND, err);
 }
 
-#define UPLOAD "SELECT access_key, sealed, key, team_id, created_ms, expires_ms FROM uploads "
+#define UPLOAD                                                                                     \
+	"SELECT access_key, sealed, key, team_id, created_ms, expires_ms, sha256 FROM uploads "
 
 struct upload_item {
 	struct model_upload row;
@@ -215,6 +216,7 @@ static void upload_row(struct db_rows *r, void *item)
 	u->row.team_id = db_get_text(r);
 	u->row.created_ms = db_get_int(r);
 	u->row.expires_ms = db_get_int(r);
+	u->row.sha256 = db_get_text(r);
 }
 
 int meta_upload_add(struct meta *m, const struct model_upload *u, struct str sealed,

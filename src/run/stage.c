@@ -133,6 +133,24 @@ static int open_object(struct stage *st, const char *key, int *fd, struct err *e
 	return 0;
 }
 
+/* Is it what was uploaded? */
+static int check_archive(const struct wire_code *code, int fd, struct err *err)
+{
+	struct digest want, is;
+	uint64_t bytes;
+
+	if (code->sha256 == NULL)
+		return 0;
+	if (digest_parse(str_of(code->sha256), &want, err) < 0 || hash_fd(fd, &is, &bytes, err) < 0)
+		return -1;
+	if (memcmp(&want, &is, sizeof(want)) != 0)
+		return err_set(err, ERR_CORRUPT,
+		               "%s in the object store is not the code that was pushed (%" PRIu64
+		               " bytes, its SHA-256 is another one): push again",
+		               code->key, bytes);
+	return lseek(fd, 0, SEEK_SET) == 0 ? 0 : err_errno(err, errno, "%s", code->key);
+}
+
 static int stage_code(struct stage *st, struct err *err)
 {
 	const struct wire_launch *l = st->launch;
@@ -148,7 +166,8 @@ static int stage_code(struct stage *st, struct err *err)
 
 		if (canceled(st, err))
 			return -1;
-		if (open_object(st, l->code[i].key, &fd, err) < 0)
+		if (open_object(st, l->code[i].key, &fd, err) < 0 ||
+		    check_archive(&l->code[i], fd, err) < 0)
 			return -1;
 		ids_begin(st->ids); /* what is in it is the job's, and so are the rights */
 		r = tar_unpack(fd, root, NULL, &report, err);

@@ -15,6 +15,8 @@ static void put_archive(struct place *p, bool hostile)
 	                      "-czf",        below(p, "a.tgz"),
 	                      "--transform", "s,run.sh,../../evil.sh,",
 	                      "run.sh",      NULL};
+	char hex[HASH_HEX_CAP];
+	struct digest digest;
 	struct err err = {0};
 	int code = 0;
 
@@ -31,7 +33,9 @@ static void put_archive(struct place *p, bool hostile)
 	assert_ok(fs_read(AT_FDCWD, below(p, "a.tgz"), &out, &err), &err);
 	assert_ok(objstore_put(p->objects, "uploads/a.tgz", buf_view(&out), &err), &err);
 	p->launch.code = ARENA_NEW(p->a, struct wire_code);
-	p->launch.code[0] = (struct wire_code){"uploads/a.tgz", out.n};
+	digest = hash_sha256(out.p, out.n);
+	digest_hex(&digest, hex);
+	p->launch.code[0] = (struct wire_code){"uploads/a.tgz", out.n, arena_cstr(p->a, hex)};
 	p->launch.n_code = 1;
 }
 
@@ -45,6 +49,25 @@ static void unpacks_code(void **state)
 	x = run_whole(p);
 	assert_int_equal(x.code, 0);
 	assert_log(p, "o from code\no data\no /b10/workspace\n", true);
+}
+
+static void refuses_code_that_was_not_pushed(void **state)
+{
+	struct place *p = *state;
+	AUTO_BUF struct buf archive = BUF_INIT((size_t)1 << 20);
+	struct err err = {0};
+	struct wire_exit x;
+
+	put_archive(p, false);
+	assert_ok(objstore_get(p->objects, "uploads/a.tgz", &archive, &err), &err);
+	archive.p[archive.n / 2] ^= 1;
+	assert_ok(objstore_put(p->objects, "uploads/a.tgz", buf_view(&archive), &err), &err);
+	spec(p, "\"echo ran\"", "", "");
+	x = run_whole(p);
+	assert_int_equal(x.end, JOB_END_DEPLOY_FAILED);
+	assert_string_equal(x.stage, "code");
+	assert_non_null(strstr(x.detail, "is not the code that was pushed"));
+	assert_log(p, "o ran", false);
 }
 
 static void code_without_workspace(void **state)
@@ -547,6 +570,7 @@ static void as_an_ordinary_user(void **state UNUSED)
 #define T(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
 static const struct CMUnitTest tests[] = {
 	T(unpacks_code),
+	T(refuses_code_that_was_not_pushed),
 	T(code_without_workspace),
 	T(refuses_hostile_code),
 	T(mounts_weights),

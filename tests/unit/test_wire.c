@@ -73,7 +73,7 @@ static void keeps_launch(void **state UNUSED)
 	struct wire_env env[] = {{"A", "1", false}, {"TOKEN", "s3cr\"et\n", true}};
 	struct wire_weights w[] = {
 		{"hf://a/b", "c0ffee", "/models/b", "00ff", 5000000000U, 7, true}};
-	struct wire_code code[] = {{"uploads/x.tgz", 12}};
+	struct wire_code code[] = {{"uploads/x.tgz", 12, "ab12"}};
 	struct wire_gpu gpus[] = {{0, "GPU-1"}, {3, "GPU-2"}};
 	struct wire_load load[] = {
 		{"checkpoint-1", "j1", "training_projects/p/jobs/j1", 0, "ab12", "rank-0", true}};

@@ -40,11 +40,13 @@ static int resolve_code(struct prep *p, struct err *err)
 	p->now.code = ARENA_ARRAY(p->a, struct wire_code, p->spec->n_artifacts + 1);
 	for (size_t i = 0; i < p->spec->n_artifacts; i++) {
 		struct objstore_info info = {0};
+		struct model_upload u = {0};
 		const char *key = p->spec->artifacts[i].key;
 
-		if (objstore_stat(p->app->objects, key, &info, err) < 0)
+		if (objstore_stat(p->app->objects, key, &info, err) < 0 ||
+		    meta_upload_by_key(p->app->meta, p->a, key, &u, err) < 0)
 			return -1;
-		p->now.code[p->now.n_code++] = (struct wire_code){key, info.size};
+		p->now.code[p->now.n_code++] = (struct wire_code){key, info.size, u.sha256};
 	}
 	return 0;
 }
