@@ -1,10 +1,14 @@
 /*
- * conns.c - the connections of a listener: how many one address holds, and which of them owe a
- * head or a body.
+ * conns.c - the connections of a listener: how many one address holds, which of them owe a head or
+ * a body, and which take nothing of their reply.
  *
- * libmicrohttpd's timeout begins anew with every byte, so a sender of a byte now and then would
- * keep its place for ever. Here a head has a deadline for all of it: head_s for the first one of a
- * connection (with its TLS handshake), idle_s from one request to the next. A body that costs no
+ * libmicrohttpd's timeout begins anew with every byte that comes, so a sender of a byte now and
+ * then would keep its place for ever; and it ends with the last byte that the kernel has taken,
+ * when megabytes may lie between that and the client. So it is not used. Here a head has a deadline
+ * for all of it: head_s for the first one of a connection (with its TLS handshake), idle_s from one
+ * request to the next. That begins when the client has taken the reply: as long as the kernel has
+ * bytes for it, and their number changes, it is not idle. One that takes none of them for idle_s is
+ * cut off, be its reply all sent or not. A body that costs no
  * worker has one as well: its sender may be behind BODY_RATE_MIN by stall_s, and is not credited
  * for bytes that come sooner. And when almost all places are taken, the connection that has owed
  * its bytes longest makes room: a body that moves owes nothing. That holds for loopback, too, where
@@ -18,6 +22,8 @@
 #include "io/httpd_impl.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 struct conn {
@@ -29,6 +35,8 @@ struct conn {
 	enum { OWES_NOTHING, OWES_HEAD, OWES_BODY } owes;
 	int64_t since_ms; /* of a body: moved up by each byte, to now at most */
 	uint64_t paid;    /* what since_ms has not counted yet: less than a ms, in parts */
+	int untaken;      /* bytes that were sent, and did not arrive yet */
+	int64_t taken_ms; /* when that was 0 or changed last */
 	bool served, cut;
 	bool counted;
 	uint8_t peer[9]; /* family and address: of IPv6 the network of 64 bits, which one client has
@@ -54,7 +62,7 @@ static void conn_check(const struct httpd *h, const struct conn *c)
 	assert(h->conns.taken[c->via] > 0);
 	assert(c->begun || (c->owes == OWES_NOTHING && !c->served && !c->cut));
 	assert(!c->begun || h->conns.begun[c->via] > 0);
-	assert(c->paid < BODY_RATE_MIN);
+	assert(c->paid < BODY_RATE_MIN && c->untaken >= 0);
 }
 
 /* False for those that are not counted. */
@@ -197,7 +205,7 @@ struct conn *conns_begin(struct httpd *h, int fd)
 	if (all->begun[c->via] >= h->o.connections_max - h->o.connections_max / CONNS_SPARE)
 		make_room(all, c->via);
 	c->begun = true;
-	c->since_ms = clock_mono_ms();
+	c->since_ms = c->taken_ms = clock_mono_ms();
 	c->owes = OWES_HEAD;
 	all->begun[c->via]++;
 	conn_check(h, c);
@@ -268,6 +276,25 @@ static int64_t most_ms(const struct httpd *h, const struct conn *c)
 	return INT64_MAX;
 }
 
+/* What it takes of its reply now is no time in which it owes the next head. */
+static void look_at_reply(struct conn *c, int64_t now)
+{
+	int untaken = 0;
+
+	if (ioctl(c->fd, SIOCOUTQ, &untaken) < 0 || untaken < 0)
+		untaken = 0;
+	if (untaken != c->untaken && c->owes == OWES_HEAD)
+		c->since_ms = now;
+	if (untaken != c->untaken || untaken == 0)
+		c->taken_ms = now;
+	c->untaken = untaken;
+}
+
+static bool is_late(const struct httpd *h, const struct conn *c, int64_t now)
+{
+	return now - c->since_ms >= most_ms(h, c) || now - c->taken_ms >= h->o.idle_s * 1000;
+}
+
 void conns_tend(struct httpd *h, int64_t now)
 {
 	struct conns *all = &h->conns;
@@ -276,7 +303,10 @@ void conns_tend(struct httpd *h, int64_t now)
 	lock_take(&all->lock);
 	LIST_FOREACH(c, &all->list, in)
 	{
-		if (c->begun && !c->cut && now - c->since_ms >= most_ms(h, c))
+		if (!c->begun || c->cut)
+			continue;
+		look_at_reply(c, now);
+		if (is_late(h, c, now))
 			cut(c);
 	}
 	lock_give(&all->lock);

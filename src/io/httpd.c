@@ -572,7 +572,7 @@ static int read_pem(const char *path, char **out, struct err *err)
 }
 
 /* It accepts nothing by itself: accept.c says why. Its limit is ours for each of its threads, which
- * therefore never refuse. */
+ * therefore never refuse. It has no timeouts: see conns.c. */
 static struct MHD_Daemon *start_daemon(struct httpd *h, bool with_tls)
 {
 	const struct httpd_options *o = &h->o;
@@ -587,17 +587,16 @@ static struct MHD_Daemon *start_daemon(struct httpd *h, bool with_tls)
 
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &old); /* its threads take no signals */
-	d = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET |
-	                             MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG |
-	                             (with_tls ? MHD_USE_TLS : 0U),
-	                     0, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-	                     MHD_OPTION_THREAD_POOL_SIZE, LOOPS, MHD_OPTION_CONNECTION_LIMIT,
-	                     LOOPS * o->connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-	                     CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_s,
-	                     MHD_OPTION_URI_LOG_CALLBACK, on_uri, h, MHD_OPTION_NOTIFY_COMPLETED,
-	                     on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-	                     MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, NULL, STRICT,
-	                     MHD_OPTION_ARRAY, with_tls ? tls : none, MHD_OPTION_END);
+	d = MHD_start_daemon(
+		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET |
+			MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG |
+			(with_tls ? MHD_USE_TLS : 0U),
+		0, NULL, NULL, on_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+		MHD_OPTION_THREAD_POOL_SIZE, LOOPS, MHD_OPTION_CONNECTION_LIMIT,
+		LOOPS * o->connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES,
+		MHD_OPTION_URI_LOG_CALLBACK, on_uri, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+		h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK,
+		on_unescape, NULL, STRICT, MHD_OPTION_ARRAY, with_tls ? tls : none, MHD_OPTION_END);
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return d;
 }

@@ -96,8 +96,9 @@ struct httpd_options {
 	unsigned workers, queue_max, connections_max; /* 0 = 16, 1024, 4096 */
 	unsigned per_address_max; /* connections of one address, but for loopback; 0 = no limit */
 	const char *tls_cert, *tls_key; /* PEM files, or NULL */
-	int64_t idle_s; /* of a connection, and from one request's end to the next one's head; 0 =
-	                   120 */
+	/* From when a client has taken a reply to its next request's head, and for one that takes
+	 * nothing of its reply; 0 = 120 */
+	int64_t idle_s;
 	int64_t head_s; /* from the begin of a connection to its first whole head; 0 = 30 */
 	/* request_read waits so long for a byte, and in all so long and a second more for each KiB
 	 * that came. A sender whose body costs no worker may be so far behind a KiB a second. 0 =

@@ -390,12 +390,6 @@ static bool has_left(struct relayed *t)
 	return left;
 }
 
-/* A client of libmicrohttpd's that takes nothing has so long. */
-static int64_t stuck_max_ms(const struct relayed *t)
-{
-	return t->x->h->o.idle_s * 1000;
-}
-
 static void look_after(struct relay *r)
 {
 	int64_t now = clock_mono_ms();
@@ -410,7 +404,7 @@ static void look_after(struct relay *r)
 		lock_give(&t->x->lock);
 		if (atomic_load(&t->x->h->aborting))
 			let_go(t, false, ERR_UNAVAILABLE, "the server is shutting down");
-		else if (has_left(t) || (t->tail != NULL && now - t->stuck_ms > stuck_max_ms(t)))
+		else if (has_left(t))
 			let_go(t, true, ERR_NONE, NULL);
 		else if (t->ending)
 			continue; /* with the tail, however long that takes */

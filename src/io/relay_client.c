@@ -145,7 +145,6 @@ static void keep_tail(struct relayed *t, const struct iovec *v, size_t count, si
 		t->tail_n += v[i].iov_len - skip;
 		sent -= skip;
 	}
-	t->stuck_ms = clock_mono_ms();
 	LIST_INSERT_HEAD(&t->r->stuck, t, next_stuck);
 	watch_tail(t, EPOLL_CTL_ADD);
 }
@@ -217,7 +216,6 @@ enum relay_passed relay_send_tail(struct relayed *t)
 		return RELAY_GONE;
 	if (sent <= 0)
 		return RELAY_FULL;
-	t->stuck_ms = clock_mono_ms();
 	t->tail_at += (size_t)sent;
 	t->tail_n -= (size_t)sent;
 	if (t->tail_n > 0)

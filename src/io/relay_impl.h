@@ -40,7 +40,6 @@ struct relayed {
 	bool waited;
 	unsigned tries; /* to ask */
 	int64_t head_ms, silence_ms, started_ms, moved_ms, first_ms;
-	int64_t stuck_ms; /* since when the client takes nothing of the tail */
 	void (*ended)(void *arg, const struct relay_end *end);
 	void *arg;
 	struct buf head; /* lines of the reply's */

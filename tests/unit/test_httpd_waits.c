@@ -388,6 +388,76 @@ static void httpd_heads_have_a_deadline(void **state UNUSED)
 	stop(&w);
 }
 
+static unsigned live(struct httpd *h)
+{
+	unsigned n;
+
+	lock_take(&h->lock);
+	n = h->n_live;
+	lock_give(&h->lock);
+	return n;
+}
+
+static int dial_slowly(const struct world *w)
+{
+	const int small = 16 << 10;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in to = {.sin_family = AF_INET,
+	                         .sin_port = htons(httpd_port(w->h)),
+	                         .sin_addr = {htonl(INADDR_LOOPBACK)}};
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+static void pass(struct world *w, int64_t *now, int64_t ms)
+{
+	*now += ms;
+	clock_fake(*now, *now);
+	conns_tend(w->h, *now);
+}
+
+#define REPLY ((size_t)1 << 20) /* more than a small client takes, and less than a kernel */
+#define PART ((size_t)128 << 10)
+
+/* As long as a client takes what the kernel has for it, its connection is not idle. */
+static void httpd_slow_readers_keep_their_connection(void **state UNUSED)
+{
+	AUTO_BUF struct buf out = BUF_INIT(1 << 20);
+	AUTO_FREE char *part = xmalloc(PART);
+	int64_t now = clock_mono_ms();
+	struct world w = {0};
+	int fd;
+
+	clock_fake(now, now);
+	start(&w, NULL);
+	fd = dial_slowly(&w);
+	send_text(fd, "GET /file?size=1048576" HOST "\r\n");
+	while (atomic_load(&w.notes) == 0 || live(w.h) > 0) /* all is sent */
+		clock_sleep_ms(2);
+	for (size_t got = 0; got + PART <= REPLY; got += PART) {
+		assert_int_equal(recv(fd, part, PART, MSG_WAITALL), PART);
+		pass(&w, &now, 60 * 1000); /* idle_s is 120 */
+	}
+	assert_true(recv(fd, part, PART, 0) > 0); /* its head was first */
+	send_text(fd, "GET /" HOST "\r\n");
+	read_until(fd, "}", &out);
+	assert_non_null(strstr(buf_cstr(&out), " 200 "));
+	(void)close(fd);
+
+	fd = dial_slowly(&w);
+	send_text(fd, "GET /file?size=67108864" HOST "\r\n");
+	wait_for(&w.notes, 3);
+	while (live(w.h) > 0) { /* who takes nothing is cut off */
+		clock_sleep_ms(2);
+		pass(&w, &now, 60 * 1000);
+	}
+	(void)close(fd);
+	clock_fake(-1, -1);
+	stop(&w);
+}
+
 /* Whoever holds connections without a request keeps nobody out. */
 static void httpd_the_idle_make_room(void **state UNUSED)
 {
@@ -602,6 +672,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(httpd_handles_to_the_end),
 	cmocka_unit_test(httpd_stops_at_once),
 	cmocka_unit_test(httpd_heads_have_a_deadline),
+	cmocka_unit_test(httpd_slow_readers_keep_their_connection),
 	cmocka_unit_test(httpd_the_idle_make_room),
 	cmocka_unit_test(httpd_slow_bodies_make_room),
 	cmocka_unit_test(httpd_moving_bodies_stay),
