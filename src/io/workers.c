@@ -4,6 +4,8 @@
 #include "base/sync.h"
 #include "base/thread.h"
 
+#include <semaphore.h>
+
 struct task {
 	void (*fn)(void *arg);
 	void *arg;
@@ -19,14 +21,17 @@ static _Thread_local struct {
 struct workers {
 	unsigned magic;
 #define WORKERS_MAGIC 0x49574f52U
-	struct lock lock;   /* everything below; never held while a task runs */
-	struct cond some;   /* a task was queued or may run now, or stop was set */
+	struct lock lock; /* everything below; never held while a task runs */
+	/* Has n_woken: a task was queued or may run now, or stop was set. Not a condition, of which
+	 * glibc loses a signal now and then (its bug 25847, mended in 2.41): nobody else is woken
+	 * while one is, so all would sleep from then on. What this one counts stays. */
+	sem_t some;
 	struct task *queue; /* a ring of `cap` */
 	unsigned cap, head, n;
 	unsigned n_owned; /* of the queue: these may have to wait for a thread that is idle */
 	struct workers_owner *owners;     /* of what runs, by thread */
 	unsigned n_busy, n_begun, n_idle; /* idle: wait for `some` */
-	bool waking;                      /* one of these has been woken, and does not run yet */
+	unsigned n_woken;                 /* of these have been woken, and do not run yet */
 	bool stop;
 	char name[16];             /* what the kernel shows for a thread */
 	unsigned n_threads, spare; /* spare: see workers_spare() */
@@ -40,6 +45,7 @@ static void workers_check(const struct workers *w)
 	assert(w->head < w->cap);
 	assert(w->n_begun <= w->n_threads && w->spare < w->n_threads);
 	assert(w->n_owned <= w->n && w->n_busy <= w->n_threads);
+	assert(w->n_woken <= w->n_idle && w->n_idle <= w->n_begun);
 }
 
 static struct task *task_at(const struct workers *w, unsigned i)
@@ -102,14 +108,32 @@ static bool take(struct workers *w, struct task *out)
 }
 
 /* One at a time: who wakes up takes a task, and wakes the next one if there is more. Many short
- * tasks at once are done by few threads that way, without a switch for each. True: signal `some`,
+ * tasks at once are done by few threads that way, without a switch for each. True: post `some`,
  * after the lock. */
 static bool wakes_one(struct workers *w)
 {
-	bool may = w->n > 0 && w->n_idle > 0 && !w->waking;
+	bool may = w->n > 0 && w->n_idle > 0 && w->n_woken == 0;
 
-	w->waking = w->waking || may;
+	w->n_woken += may;
 	return may;
+}
+
+static void wake_all(struct workers *w)
+{
+	for (; w->n_woken < w->n_idle; w->n_woken++)
+		(void)sem_post(&w->some);
+}
+
+/* With the lock, which it gives meanwhile. */
+static void idle(struct workers *w)
+{
+	w->n_idle++;
+	lock_give(&w->lock);
+	while (sem_wait(&w->some) < 0)
+		assert(errno == EINTR);
+	lock_take(&w->lock);
+	w->n_idle--;
+	w->n_woken--;
 }
 
 static void *work(void *arg)
@@ -130,10 +154,7 @@ static void *work(void *arg)
 				lock_give(&w->lock);
 				return NULL; /* all that was queued is done */
 			}
-			w->n_idle++;
-			cond_wait(&w->some, &w->lock);
-			w->n_idle--;
-			w->waking = false;
+			idle(w);
 		}
 		w->owners[me] = t.owner;
 		w->n_busy++;
@@ -141,7 +162,7 @@ static void *work(void *arg)
 		workers_check(w);
 		lock_give(&w->lock);
 		if (more)
-			cond_signal(&w->some);
+			(void)sem_post(&w->some);
 		t.fn(t.arg);
 		lock_take(&w->lock);
 		workers_check(w);
@@ -149,7 +170,7 @@ static void *work(void *arg)
 		w->owners[me] = (struct workers_owner){0};
 		w->n_busy--;
 		if (w->n_owned > 0 || w->stop)
-			cond_broadcast(&w->some); /* another one's may run now */
+			wake_all(w); /* another one's may run now */
 	}
 }
 
@@ -159,7 +180,8 @@ struct workers *workers_new(unsigned threads, unsigned queue_max, const char *na
 
 	assert(threads > 0 && queue_max > 0);
 	lock_init(&w->lock, LOCK_WORKERS);
-	cond_init(&w->some);
+	if (sem_init(&w->some, 0, 0) < 0)
+		abort();
 	w->magic = WORKERS_MAGIC;
 	w->cap = queue_max;
 	w->queue = xcalloc(queue_max, sizeof(*w->queue));
@@ -214,7 +236,7 @@ int workers_submit_for(struct workers *w, struct workers_owner owner, void (*fn)
 	workers_check(w);
 	lock_give(&w->lock);
 	if (wakes)
-		cond_signal(&w->some); /* now: who wakes up finds the lock free */
+		(void)sem_post(&w->some); /* now: who wakes up finds the lock free */
 	if (full)
 		return err_set(err, ERR_BUSY,
 		               "all %u %s threads are busy and %u more requests are waiting",
@@ -244,12 +266,12 @@ void workers_stop(struct workers *w)
 	lock_take(&w->lock);
 	workers_check(w);
 	w->stop = true;
-	cond_broadcast(&w->some);
+	wake_all(w);
 	lock_give(&w->lock);
 	for (unsigned i = 0; i < w->n_threads; i++)
 		(void)pthread_join(w->threads[i], NULL);
 	assert(w->n == 0 && w->n_owned == 0 && w->n_busy == 0);
-	cond_done(&w->some);
+	(void)sem_destroy(&w->some);
 	lock_done(&w->lock);
 	free(w->owners);
 	free(w->queue);
