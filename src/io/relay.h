@@ -3,8 +3,10 @@
  * reply passed back while it arrives, as server-sent events need it. One thread moves the bytes of
  * all of them, by libcurl's multi interface; a client that reads slowly holds RELAY_RING bytes, a
  * piece and one connection of the other server, and slows that one down; one that takes nothing for
- * idle_s of its listener is cut off. Who leaves in the middle ends the
- * exchange there within a second.
+ * idle_s of its listener is cut off. Who leaves in the middle ends the exchange there within a
+ * second. So does who says that it sends no more, but would still read: that is the only word that
+ * comes from a client which has left while nothing is sent to it, and a model's time costs more
+ * than such a client's patience. nginx decides in the same way (499).
  *
  * Not passed on: the caller's credentials, cookies, and what is about one connection alone (RFC
  * 9110, 7.6.1). Nor is a cookie that the other server sets: its replies come from our origin, and

@@ -432,17 +432,20 @@ static void clients_that_leave(void **state UNUSED)
 	struct world w = {0};
 
 	start(&w);
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 3; i++) {
 		AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
 		AUTO_FD int client = ask(&w, ASK("GET", "x") "\r\n"), engine = taken(&w, &asked);
 		char c;
 
-		if (i == 1) {
+		if (i > 0) {
 			say(engine,
 			    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
 			read_to(client, "some", &got);
 		}
-		(void)close(TAKE_FD(client));
+		if (i < 2)
+			(void)close(TAKE_FD(client));
+		else
+			(void)shutdown(client, SHUT_WR); /* looks the same from here */
 		assert_true(recv(engine, &c, 1, 0) <= 0);
 		wait_ends(&w, i + 1);
 		assert_true(w.end.left && !w.end.cut);
