@@ -2,8 +2,9 @@
  * mirror.c - a listing becomes blobs: what is there is skipped, the rest fetched by a few workers,
  * largest files first; large ones over several streams, small ones in memory and synced in groups.
  *
- * All share AT_ONCE streams: a ticket each. Locks: struct mirror.lock guards tickets,
- * order and the first error, and is never held across I/O.
+ * All share TICKETS: a stream costs some, and a small file one, as most of its time goes by until
+ * its server has answered. Locks: struct mirror.lock guards tickets, order and the first error, and
+ * is never held across I/O.
  */
 #include "store/sources/mirror.h"
 
@@ -18,7 +19,11 @@
 
 #include "base/sync.h"
 
-#define AT_ONCE 16
+#define AT_ONCE 16     /* streams */
+#define STREAM_COST 3U /* in tickets; SMALL_COST for small files from afar */
+#define SMALL_COST 1U
+#define TICKETS (AT_ONCE * STREAM_COST)
+#define FAR_MS 40 /* that a small file takes, AT_ONCE at once: a near server needs less */
 #define RANGED_MIN (2 * XFER_PART_MIN)    /* larger ones come over several streams */
 #define SPACE_MARGIN ((uint64_t)64 << 20) /* left free for the rest of the server */
 #define TICK_MS 100
@@ -57,7 +62,9 @@ struct mirror {
 	struct cond ended; /* a worker, or all is over */
 	size_t next;
 	unsigned tickets, share, running, waiting, large_waiting;
-	bool failed;
+	unsigned n_small;
+	double small_ms; /* that one of the last small files took */
+	bool is_far, failed;
 	struct err err;
 };
 
@@ -65,10 +72,10 @@ struct mirror {
 static void mirror_check(const struct mirror *m)
 {
 	assert(m->magic == MIRROR_MAGIC && lock_is_mine(&m->lock));
-	assert(m->tickets <= AT_ONCE && m->share > 0 && m->share <= AT_ONCE);
+	assert(m->tickets <= TICKETS && m->share > 0 && m->share <= AT_ONCE);
 	assert(m->next <= m->n_order && m->n_order <= m->job->listing->n);
 	assert(m->large_waiting <= m->waiting && m->waiting <= m->running);
-	assert(m->running <= AT_ONCE);
+	assert(m->running <= TICKETS);
 	assert(m->failed == (m->err.code != ERR_NONE));
 	assert(!m->failed || atomic_load(&m->stop));
 }
@@ -163,8 +170,8 @@ static void plan(struct mirror *m)
 		}
 	}
 	qsort(m->order, m->n_order, sizeof(*m->order), compare_size);
-	m->tickets = AT_ONCE;
-	m->share = MAX(1U, m->tickets / MAX(1U, MIN(large, 4U)));
+	m->tickets = TICKETS;
+	m->share = MAX(1U, AT_ONCE / MAX(1U, MIN(large, 4U)));
 }
 
 /* --- space ----------------------------------------------------------------------------------- */
@@ -288,18 +295,27 @@ static int bring(struct one *o, unsigned streams, struct err *err)
 
 /* --- workers --------------------------------------------------------------------------------- */
 
-/* The next item and as many streams as it may use; large files that wait go first. */
-static bool take(struct mirror *m, size_t *i, unsigned *streams)
+static unsigned cost_of(const struct mirror *m, size_t i, unsigned *streams)
 {
-	unsigned want;
+	uint64_t size = m->item[i].f->size;
+
+	*streams = size >= RANGED_MIN ? m->share : 1;
+	return m->is_far && size <= BRING_SMALL_MAX ? SMALL_COST : *streams * STREAM_COST;
+}
+
+/* The next item, as many streams as it may use, and what these cost; large files that wait go
+ * first. */
+static bool take(struct mirror *m, size_t *i, unsigned *streams, unsigned *cost)
+{
 	bool large, got = false;
+	unsigned want;
 
 	lock_take(&m->lock);
 	mirror_check(m);
 	if (!m->failed && m->next < m->n_order) {
 		*i = m->order[m->next++].i;
 		large = m->item[*i].f->size >= RANGED_MIN;
-		want = large ? m->share : 1;
+		want = cost_of(m, *i, streams);
 		m->large_waiting += large;
 		m->waiting++;
 		while (!m->failed && (m->tickets < want || (!large && m->large_waiting > 0)))
@@ -308,7 +324,7 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 		m->large_waiting -= large;
 		if (!m->failed) {
 			m->tickets -= want;
-			*streams = want;
+			*cost = want;
 			got = true;
 		}
 		if (large && m->waiting > 0)
@@ -319,14 +335,30 @@ static bool take(struct mirror *m, size_t *i, unsigned *streams)
 	return got;
 }
 
-static void give_back(struct mirror *m, unsigned streams)
+static void give_back(struct mirror *m, unsigned cost)
 {
 	lock_take(&m->lock);
-	assert(streams > 0);
-	m->tickets += streams;
+	assert(cost > 0);
+	m->tickets += cost;
 	mirror_check(m);
 	if (m->waiting > 0)
 		cond_broadcast(&m->freed);
+	lock_give(&m->lock);
+}
+
+/* The first ones of each worker are slower: their connections are made with them. */
+static void look_at_small(struct mirror *m, int64_t took_ms)
+{
+	lock_take(&m->lock);
+	m->n_small++;
+	if (m->n_small > AT_ONCE)
+		m->small_ms += ((double)took_ms - m->small_ms) /
+		               MIN(m->n_small - AT_ONCE, (unsigned)AT_ONCE);
+	if (!m->is_far && m->n_small >= 2 * AT_ONCE && m->small_ms >= FAR_MS) {
+		m->is_far = true;
+		cond_broadcast(&m->freed);
+		cond_signal(&m->ended); /* more workers are started */
+	}
 	lock_give(&m->lock);
 }
 
@@ -346,15 +378,18 @@ static void fail(struct mirror *m, const struct err *err)
 static void *worker_main(void *arg)
 {
 	struct mirror *m = FROM_VOID(struct mirror, arg, MIRROR_MAGIC);
-	unsigned streams;
+	unsigned streams, cost;
 	size_t i;
 
-	while (take(m, &i, &streams)) {
+	while (take(m, &i, &streams, &cost)) {
 		struct one o = {ONE_MAGIC, m, &m->item[i]};
 		struct err err = {0};
+		int64_t since_ms = clock_mono_ms();
 		int r = bring(&o, streams, &err);
 
-		give_back(m, streams);
+		if (o.it->f->size <= BRING_SMALL_MAX)
+			look_at_small(m, clock_mono_ms() - since_ms);
+		give_back(m, cost);
 		if (r < 0) {
 			fail(m, &err);
 			continue;
@@ -413,16 +448,37 @@ static struct mirror_progress snapshot(struct mirror *m, struct rate *rate)
 	return p;
 }
 
+struct crew {
+	pthread_t thread[TICKETS];
+	unsigned n;
+};
+
+/* With the lock. */
+static int start_workers(struct mirror *m, struct crew *c, size_t wanted, struct err *err)
+{
+	for (wanted = MIN(wanted, COUNT(c->thread)); c->n < wanted; c->n++) {
+		int e = pthread_create(&c->thread[c->n], NULL, worker_main, m);
+
+		if (e != 0)
+			return err_errno(err, e, "start a fetch thread");
+		m->running++;
+	}
+	return 0;
+}
+
 /* Waits for the workers; tells about progress, and passes a cancel on. */
-static void oversee(struct mirror *m, struct rate *rate)
+static void oversee(struct mirror *m, struct crew *c, struct rate *rate)
 {
 	int64_t told = clock_mono_ms();
-	struct err err = {0};
+	struct err err = {0}, ignored = {0};
 	bool canceled = false;
 
 	lock_take(&m->lock);
 	while (m->running > 0) {
 		(void)cond_wait_until(&m->ended, &m->lock, sync_deadline(TICK_MS));
+		if (m->is_far && m->running > 0 && c->n < TICKETS) /* or with those there are */
+			(void)start_workers(m, c, c->n + (m->n_order - m->next), &ignored);
+		err_clear(&ignored);
 		lock_give(&m->lock);
 		if (!canceled && m->job->cancel != NULL && atomic_load(m->job->cancel)) {
 			canceled = true;
@@ -457,27 +513,22 @@ static void remember(struct mirror *m)
 
 static int run_workers(struct mirror *m, struct rate *rate, struct err *err)
 {
-	unsigned wanted = (unsigned)MIN((size_t)m->tickets, m->n_order), started = 0;
-	pthread_t thread[AT_ONCE];
+	struct crew crew = {.n = 0};
 	struct err own = {0};
+	int r;
 
 	lock_take(&m->lock);
-	for (; started < wanted; started++) {
-		int e = pthread_create(&thread[started], NULL, worker_main, m);
-
-		if (e != 0 && started == 0) {
-			lock_give(&m->lock);
-			return err_errno(err, e, "start a fetch thread");
-		}
-		if (e != 0)
-			break; /* goes on with those that there are */
-		m->running++;
-	}
+	r = start_workers(m, &crew, MIN((size_t)AT_ONCE, m->n_order), &own);
 	lock_give(&m->lock);
-	oversee(m, rate);
-	for (unsigned i = 0; i < started; i++)
-		(void)pthread_join(thread[i], NULL);
-	assert(m->running == 0 && m->waiting == 0 && m->tickets == AT_ONCE);
+	if (r < 0 && crew.n == 0) {
+		*err = own;
+		return -1;
+	}
+	err_clear(&own); /* goes on with those that there are */
+	oversee(m, &crew, rate);
+	for (unsigned i = 0; i < crew.n; i++)
+		(void)pthread_join(crew.thread[i], NULL);
+	assert(m->running == 0 && m->waiting == 0 && m->tickets == TICKETS);
 	/* Keep the fetched blobs even if the job failed: the next one finds them. */
 	if (blob_batch_publish(m->batch, &own) < 0)
 		fail(m, &own);
