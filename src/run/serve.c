@@ -12,7 +12,9 @@
 #include <sys/socket.h>
 
 #define ASK_MS 5000      /* one answer */
-#define COMES_MS 200     /* between two looks at one that has not answered yet */
+#define COMES_MS 200     /* between two looks at one that has not answered yet, ... */
+#define COMES_SOON_MS 10 /* ... but less at first, as some are there at once */
+#define COMES_PART 8     /* of the time since the start */
 #define IS_THERE_MS 2000 /* at one that did */
 #define MISSES 3         /* in a row, until it takes no more requests */
 #define BODY_MAX ((size_t)64 << 10)
@@ -95,6 +97,13 @@ static void is_missing(struct serve *s, const struct err *err)
 	report_serve(s->o.report, s->o.port, false);
 }
 
+static int64_t pause_ms(const struct serve *s)
+{
+	int64_t since = clock_mono_ms() - s->started_ms;
+
+	return s->serves ? IS_THERE_MS : MIN(COMES_MS, MAX(COMES_SOON_MS, since / COMES_PART));
+}
+
 static void *watch(void *arg)
 {
 	struct serve *s = FROM_VOID(struct serve, arg, SERVE_MAGIC);
@@ -108,7 +117,7 @@ static void *watch(void *arg)
 			is_there(s);
 		else if (!s->stop)
 			is_missing(s, &err);
-		until = sync_deadline(s->serves ? IS_THERE_MS : COMES_MS);
+		until = sync_deadline(pause_ms(s));
 		lock_take(&s->lock);
 		while (!s->stop && cond_wait_until(&s->changed, &s->lock, until))
 			;
