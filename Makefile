@@ -63,9 +63,9 @@ docs: all
 	@tools/print_docs.sh
 
 bench:
-	@tools/parts.sh build run unit minio clients uv bench
+	@tools/parts.sh build run unit minio gcs azure s3 clients uv bench
 	@$(MAKE) --no-print-directory B=rel all
-	@ninja -C build/rel --quiet tests/bench/bench_store tests/bench/bench_run tests/bench/bench_tokens
+	@ninja -C build/rel --quiet tests/bench/bench_store tests/bench/bench_run tests/bench/bench_tokens tests/bench/bench_line
 	@python3 tests/bench/bench.py
 
 SEED ?= 1

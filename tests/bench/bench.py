@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """make bench: Stoker beside named peers, in interleaved rounds; a table on stdout, the same in build/bench.json.
 
-    bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio warm python
-                           checkpoint elsewhere load check summarize push repos hub artifacts compiled jobs line databases tails serve
+    bench.py [ROW...]      all rows, or those named: start fetch-nginx fetch-far fetch-minio fetch-large fetch-tls fetch-line warm python
+                           checkpoint elsewhere load check summarize push repos hub artifacts compiled jobs line databases tails serve deploy
+
+fetch-line needs to be root: it makes a device and a network namespace.
 
 BENCH_ROUNDS    rounds after one that warms up (5)
 BENCH_SIZE_MIB  size of the model and of the checkpoint (3072); the number of small files shrinks with it
@@ -15,6 +17,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shlex
 import shutil
 import signal
@@ -27,6 +30,7 @@ import artifacts
 import compiled
 import databases
 import elsewhere
+import fetches
 import hub
 import line
 import load
@@ -34,6 +38,7 @@ import peers
 import repos
 import serve
 import start
+from fetches import COMMIT, EIGHT, Web
 from harness import MIB, Contender, Row, Wrong, raise_limits, run
 from peers import KEY, PEERS, SECRET, tool, version
 
@@ -46,10 +51,11 @@ SMALL = 64 << 10
 N_SMALL = max(50, 5000 * SIZE // (FULL_MIB * MIB))
 N_FEW = 50  # for who needs a third of a second for each
 N_WALK = max(3000, 300_000 * SIZE // (FULL_MIB * MIB))
-COMMIT = "0" * 39 + "1"
 SHARDS, TENSORS, ARRAYS = 200, 100, 10_000  # of a checkpoint that is checked; each shard has so many tensors
+LINE_SIZE = min(SIZE, 256 * MIB)  # over a line with delay, one that loses packets
+N_LINE = 500
 FAR_MB_S = 100  # what an object store gives a connection, at its best
-COPIES = 4  # of the model that exist at once: at its source, in two mirrors, at the client
+COPIES = 5  # of the model that exist at once: at its source, in two mirrors, at the client; or once more in eight files
 CONFIG = "/dev/null"  # rclone's
 
 
@@ -57,6 +63,7 @@ class Bench:
     def __init__(self, folder, in_memory):
         self.root, self.folder, self.out, self.in_memory = ROOT, folder, folder / "out", in_memory
         self.www = folder / "www"
+        self.store, self.size, self.line_size = STORE, SIZE, LINE_SIZE
         self.aws = {**{k: v for k, v in os.environ.items() if not k.startswith("AWS_") and k != "REQUESTS_CA_BUNDLE"},
                     "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
                     "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "HOME": str(folder)}
@@ -70,8 +77,11 @@ class Bench:
         if files.is_dir():
             return files
         files.mkdir(parents=True)
-        listed, count = [], {"few": N_FEW, "many": N_SMALL}
-        for path, size in ([("model.bin", SIZE)] if name == "one" else [(f"f{i:04}.bin", SMALL) for i in range(count[name])]):
+        listed = []
+        kind, total = name.rpartition("-")[2], {"line": LINE_SIZE, "quarter": SIZE // 4}.get(name.rpartition("-")[0], SIZE)
+        count = {"one": 1, "eight": EIGHT, "few": N_FEW, "many": N_LINE if name == "line-many" else N_SMALL}[kind]
+        sizes = {"one": total, "eight": total // EIGHT}
+        for path, size in [("model.bin" if kind == "one" else f"f{i:04}.bin", sizes.get(kind, SMALL)) for i in range(count)]:
             digest = hashlib.sha256()
             with open(files / path, "wb") as f:
                 for at in range(0, size, 16 * MIB):
@@ -86,10 +96,10 @@ class Bench:
             (api / part).write_text(json.dumps(body))
         return files
 
-    def urls(self, base, names, more=""):
+    def urls(self, base, names, more="", query=""):
         """A curl configuration that fetches each into the output folder."""
         path = self.folder / "curl.cfg"
-        path.write_text("".join(f'url = "{base}/{n}"\noutput = "{self.out}/{n}"\n' for n in names) + more)
+        path.write_text("".join(f'url = "{base}/{n}{query}"\noutput = "{self.out}/{re.split("/|%2F", n)[-1]}"\n' for n in names) + more)
         return path
 
     # --- a contender that fetches, or puts --------------------------------------------------
@@ -164,74 +174,27 @@ class Bench:
         return f"{count} files written and hashed on all cores", count * each / os.cpu_count()
 
     def fetch_nginx(self):
-        plain = {k: v for k, v in self.aws.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-        one, many = self.repository("one"), self.repository("many")
         nginx = peers.Nginx(self.folder, self.www)
         try:
-            hub = {**plain, "BENCH_HF": nginx.url}
-            base = f"bench/one/resolve/{COMMIT}"
-            url, to = f"{nginx.url}/{base}/model.bin", self.out / "a.bin"
-            fetch = self.rclone("copyto", self.s3_remote(nginx.url) + base + "/model.bin", to)
+            web = Web(self, nginx)
             row = Row("fetch-nginx-1", f"fetch one object of {SIZE // MIB} MiB from nginx {version('nginx', '-v')}, ours verified "
                       f"(SHA-256) and resumable", "<= 2.0 s on the reference machine; >= 1.35x rclone, 1.5x s5cmd, 3.4x aws", SIZE)
-            self.play(row, [
-                self.fetcher("stoker", [STORE, "fetch", "hf://bench/one", self.out], ours=True, env=hub, server=nginx),
-                self.fetcher("curl", [tool("curl"), "-sf", "-o", to, url], "curl", server=nginx),
-                self.fetcher("s5cmd", [tool("s5cmd"), "--endpoint-url", nginx.url, "--no-sign-request", "cp",
-                                       f"s3://{base}/model.bin", to], "s5cmd", server=nginx),
-                self.fetcher("rclone", fetch, "rclone", server=nginx),
-                self.verified(fetch, to, server=nginx),
-                self.fetcher("aws", [tool("aws"), "--endpoint-url", nginx.url, "--no-sign-request", "s3", "cp",
-                                     f"s3://{base}/model.bin", to, "--no-progress"], "aws", server=nginx),
-                self.fetcher("aria2c", [tool("aria2c"), "-q", "-x4", "-s4", "-k64M", "--file-allocation=none", "-d", self.out,
-                                        "-o", "a.bin", url], "aria2c", server=nginx, mark="-x4"),
-            ], self.verified_limit(url, plain, SIZE))
-
-            want = (N_SMALL, N_SMALL * SMALL)
-            names = sorted(p.name for p in many.iterdir())
-            base = f"bench/many/resolve/{COMMIT}"
-            url = f"{nginx.url}/{base}"
-            orders = self.folder / "s5cmd.txt"
-            orders.write_text("".join(f"cp s3://{base}/{n} {self.out}/{n}\n" for n in names))
-            links = self.folder / "aria2.txt"
-            links.write_text("".join(f"{url}/{n}\n out={n}\n" for n in names))
+            contenders = web.one("one", verified=True)
+            self.play(row, contenders, self.verified_limit(f"{nginx.url}/bench/one/resolve/{COMMIT}/model.bin", web.env, SIZE))
+            want, contenders = web.several("many")
             row = Row("fetch-nginx-many", f"fetch {N_SMALL} x 64 KiB from nginx, ours verified", "<= 0.40 s on the reference "
                       "machine; >= 8x s5cmd, not behind curl -Z", want[1])
-            self.play(row, [
-                self.fetcher("stoker", [STORE, "fetch", "hf://bench/many", self.out], ours=True, env=hub, server=nginx, want=want),
-                self.fetcher("curl", [tool("curl"), "-sf", "-Z", "--parallel-max", "50", "-K", self.urls(url, names)], "curl",
-                             server=nginx, want=want, mark="-Z 50"),
-                self.fetcher("s5cmd", [tool("s5cmd"), "--endpoint-url", nginx.url, "--no-sign-request", "run", orders], "s5cmd",
-                             server=nginx, want=want, mark="run"),
-                self.fetcher("rclone", self.rclone("copy", "--transfers", "16", "--checkers", "16", f":http,url='{url}/':", self.out),
-                             "rclone", server=nginx, want=want, mark="http, 16"),
-                self.fetcher("aria2c", [tool("aria2c"), "-q", "-j16", "--file-allocation=none", "-d", self.out, "-i", links],
-                             "aria2c", server=nginx, want=want, mark="-j16"),
-            ], self.files_limit())
+            self.play(row, contenders, self.files_limit())
         finally:
             nginx.stop()
 
     def fetch_far(self):
         """What is far away, or an object store, gives a connection only so much: who opens enough of them, soon enough?"""
-        plain = {k: v for k, v in self.aws.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-        self.repository("one")
         nginx = peers.Nginx(self.folder, self.www, rate_mb_s=FAR_MB_S)
         try:
-            base = f"bench/one/resolve/{COMMIT}"
-            url, to = f"{nginx.url}/{base}/model.bin", self.out / "a.bin"
             self.play(Row("fetch-far", f"fetch one object of {SIZE // MIB} MiB from nginx that gives each connection {FAR_MB_S} MB/s, "
-                          "ours verified", "none", SIZE), [
-                self.fetcher("stoker", [STORE, "fetch", "hf://bench/one", self.out], ours=True, env={**plain, "BENCH_HF": nginx.url},
-                             server=nginx),
-                self.fetcher("s5cmd", [tool("s5cmd"), "--endpoint-url", nginx.url, "--no-sign-request", "cp",
-                                       f"s3://{base}/model.bin", to], "s5cmd", server=nginx),
-                self.fetcher("rclone", self.rclone("copyto", self.s3_remote(nginx.url) + base + "/model.bin", to), "rclone",
-                             server=nginx),
-                self.fetcher("aws", [tool("aws"), "--endpoint-url", nginx.url, "--no-sign-request", "s3", "cp",
-                                     f"s3://{base}/model.bin", to, "--no-progress"], "aws", server=nginx),
-                self.fetcher("aria2c", [tool("aria2c"), "-q", "-x16", "-s16", "-k8M", "--file-allocation=none", "-d", self.out,
-                                        "-o", "a.bin", url], "aria2c", server=nginx, mark="-x16"),
-            ], (f"SHA-256 of {SIZE // MIB} MiB, one chain on one core", SIZE / self.limits["sha256_gb_s"] / 1e9))
+                          "ours verified", "none", SIZE), Web(self, nginx, aria="-x16 -s16 -k8M").one("one"),
+                      (f"SHA-256 of {SIZE // MIB} MiB, one chain on one core", SIZE / self.limits["sha256_gb_s"] / 1e9))
         finally:
             nginx.stop()
 
@@ -504,10 +467,11 @@ class Bench:
         return failed
 
 
-ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio, "warm": Bench.warm,
+ROWS = {"start": Bench.start, "fetch-nginx": Bench.fetch_nginx, "fetch-far": Bench.fetch_far, "fetch-minio": Bench.fetch_minio,
+        "fetch-large": fetches.rows, "fetch-tls": fetches.over_tls, "fetch-line": fetches.over_a_line, "warm": Bench.warm,
         "python": Bench.python,
         "checkpoint": Bench.checkpoint, "elsewhere": elsewhere.rows, "load": Bench.load, "check": Bench.check, "summarize": Bench.summarize, "push": load.push_archive, "repos": repos.rows, "hub": Bench.hub, "artifacts": artifacts.rows, "compiled": compiled.rows, "jobs": load.many_jobs,
-        "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails, "serve": serve.rows}
+        "line": line.long_line, "databases": Bench.databases, "tails": load.many_tails, "serve": serve.rows, "deploy": serve.warm}
 
 
 def place():

@@ -14,7 +14,8 @@
  *   files COUNT BYTES   of small files: one written under a new name, one looked at
  *   spawn COUNT         of a start: fork and exec of a program that does nothing
  *
- * Keys: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY. Endpoints: BENCH_S3, BENCH_HF.
+ * Keys: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY. Endpoints: BENCH_S3, BENCH_HF; BENCH_ENDPOINT and
+ * BENCH_SECRET of any other source. BENCH_CA: a file of certificates to trust.
  */
 #include "base/base.h"
 #include "base/clock.h"
@@ -62,7 +63,7 @@ static struct sigv4_key keys(void)
 
 static int fetch(char **arg, struct err *err)
 {
-	struct http_policy open_policy = {0};
+	struct http_policy open_policy = {.ca_file = getenv("BENCH_CA")};
 	AUTO_HTTP_CLIENT struct http_client *client = http_client_new(&open_policy);
 	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_BLOBS struct blobs *blobs = NULL;
@@ -71,17 +72,21 @@ static int fetch(char **arg, struct err *err)
 	const char *const roots[] = {ARG_FILES};
 	struct sigv4_key key = keys();
 	struct source_options o = {.client = client,
+	                           .endpoint = getenv("BENCH_ENDPOINT"),
 	                           .hf_endpoint = getenv("BENCH_HF"),
 	                           .s3_endpoint = getenv("BENCH_S3"),
 	                           .file_roots = roots,
 	                           .n_file_roots = COUNT(roots)};
+	const char *secret = getenv("BENCH_SECRET");
 	struct source_listing listing;
 	struct mirror_progress done;
 	struct digest manifest;
 	char hex[HASH_HEX_CAP];
 	struct js js;
 
-	if (str_starts(str_of(arg[0]), "s3:"))
+	if (secret != NULL)
+		o.secret = str_of(secret);
+	else if (str_starts(str_of(arg[0]), "s3:"))
 		o.secret = str_of(arena_printf(
 			a, "{\"aws_access_key_id\":\"%s\",\"aws_secret_access_key\":\"%s\"}",
 			key.access_key, key.secret_key));

@@ -1,4 +1,6 @@
 """What the rows are measured against, and the servers that all of them read: found, started on private ports, stopped."""
+import base64
+import hmac
 import json
 import mmap
 import os
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -19,6 +22,8 @@ PARTS = pathlib.Path(os.environ.get("STOKER_PARTS", pathlib.Path(os.environ.get(
 PEERS = "run `tools/parts.sh bench`"
 START_S, STOP_S = 30, 20
 KEY, SECRET = "bench-user", "bench-secret-key"
+AZURE, AZURE_KEY = "devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # Azurite's, everybody's
+AZURE_VERSION = "2021-08-06"
 
 
 def tool(name):
@@ -58,9 +63,9 @@ def minio_version():
     return go_version("minio", "github.com/minio/minio")
 
 
-def free_port():
+def free_port(address="127.0.0.1"):
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
+        s.bind((address, 0))
         return s.getsockname()[1]
 
 
@@ -117,10 +122,16 @@ def stop_all():
 class Nginx(Server):
     """Static files; those under /api/ look like a Hub's listing, those under /bench/ are the files."""
 
-    def __init__(self, folder, www, rate_mb_s=0, http="", server=""):
-        """rate_mb_s: what a connection gets; 0 is all there is. http, server: more of its configuration."""
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, folder, www, rate_mb_s=0, http="", server="", address="127.0.0.1", tls=False):
+        """rate_mb_s: what a connection gets; 0 is all there is. http, server: more of its configuration. tls: at tls_url, too."""
+        port = free_port(address)
+        self.url = f"http://{address}:{port}"
+        if tls:
+            self.certificate, key, tls_port = folder / "nginx.pem", folder / "nginx.key", free_port(address)
+            subprocess.run([tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=bench",
+                            "-addext", f"subjectAltName=IP:{address}", "-keyout", key, "-out", self.certificate], check=True, capture_output=True)
+            self.tls_url = f"https://{address}:{tls_port}"
+            server += f" listen {address}:{tls_port} ssl backlog=1024; ssl_certificate {self.certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.3;"
         conf = folder / "nginx.conf"
         conf.write_text(f"""
             daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
@@ -129,7 +140,7 @@ class Nginx(Server):
               access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; sendfile_max_chunk 512k;
               client_body_temp_path {folder}/nx1; proxy_temp_path {folder}/nx2; fastcgi_temp_path {folder}/nx3;
               uwsgi_temp_path {folder}/nx4; scgi_temp_path {folder}/nx5; {http}
-              server {{ listen 127.0.0.1:{port} backlog=1024; root {www}; autoindex on;
+              server {{ listen {address}:{port} backlog=1024; root {www}; autoindex on;
                         default_type application/octet-stream; limit_rate {rate_mb_s * 1000}k; {server} }}
             }}""")
         self.begin([tool("nginx"), "-e", folder / "nginx.err", "-c", conf], folder / "nginx.out")
@@ -169,6 +180,49 @@ class Minio(Server):
 
     def forget(self, key):
         shutil.rmtree(self.drive / "bench" / key, ignore_errors=True)
+
+
+class Versity(Server):
+    """S3 over a folder: a folder in its drive is a bucket."""
+
+    def __init__(self, folder):
+        port = free_port()
+        self.url, self.drive = f"http://127.0.0.1:{port}", folder / "versitygw"
+        (self.drive / "bench").mkdir(parents=True)
+        self.begin([tool("versitygw"), "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET, "--quiet", "posix", self.drive], folder / "versitygw.out")
+        until(lambda: answers(self.url))
+
+
+class Google(Server):
+    """Google Cloud Storage's JSON API, of a public bucket."""
+
+    def __init__(self, folder):
+        port = free_port()
+        self.url, self.drive = f"http://127.0.0.1:{port}", folder / "gcs"
+        self.drive.mkdir()
+        self.begin([tool("fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", port, "-backend", "filesystem", "-filesystem-root", self.drive,
+                    "-external-url", self.url, "-log-level", "error"], folder / "gcs.out")
+        until(lambda: answers(self.url))
+        made = urllib.request.Request(f"{self.url}/storage/v1/b?project=bench", b'{"name": "bench"}', {"Content-Type": "application/json"})
+        urllib.request.urlopen(made, timeout=5).read()
+
+
+class Azurite(Server):
+    def __init__(self, folder):
+        port = free_port()
+        self.url, self.drive = f"http://127.0.0.1:{port}", folder / "azurite"
+        self.drive.mkdir()
+        self.begin([shutil.which("node", path=f"{PARTS}/node/bin:{os.environ['PATH']}"), PARTS / "azurite/node_modules/azurite/dist/src/blob/main.js",
+                    "--location", self.drive, "--blobHost", "127.0.0.1", "--blobPort", port, "--silent", "--disableTelemetry", "--skipApiVersionCheck"],
+                   folder / "azurite.out")
+        until(lambda: answers(self.url))
+
+    def sas(self):
+        """What lets whoever has it read the container `bench` for a day."""
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 86400))
+        fields = ["rl", "", ends, f"/blob/{AZURE}/bench", "", "", "", AZURE_VERSION, "c"] + [""] * 7
+        signature = base64.b64encode(hmac.digest(base64.b64decode(AZURE_KEY), "\n".join(fields).encode(), "sha256"))
+        return urllib.parse.urlencode({"sv": AZURE_VERSION, "sr": "c", "sp": "rl", "se": ends, "sig": signature.decode()})
 
 
 class Sink(Server):
