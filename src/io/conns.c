@@ -38,6 +38,7 @@ struct conn {
 	int untaken;      /* bytes that were sent, and did not arrive yet */
 	int64_t taken_ms; /* when that was 0 or changed last */
 	bool served, cut;
+	bool upgraded; /* it has left HTTP: whoever has it decides how long it may stand still */
 	bool counted;
 	uint8_t peer[9]; /* family and address: of IPv6 the network of 64 bits, which one client has
 	                  */
@@ -263,6 +264,15 @@ void conns_paid(struct httpd *h, struct conn *c, size_t n)
 	lock_give(&h->conns.lock);
 }
 
+void conns_upgraded(struct httpd *h, struct conn *c)
+{
+	lock_take(&h->conns.lock);
+	conn_check(h, c);
+	assert(c->owes == OWES_NOTHING);
+	c->upgraded = true;
+	lock_give(&h->conns.lock);
+}
+
 static int64_t most_ms(const struct httpd *h, const struct conn *c)
 {
 	switch (c->owes) {
@@ -292,7 +302,8 @@ static void look_at_reply(struct conn *c, int64_t now)
 
 static bool is_late(const struct httpd *h, const struct conn *c, int64_t now)
 {
-	return now - c->since_ms >= most_ms(h, c) || now - c->taken_ms >= h->o.idle_s * 1000;
+	return now - c->since_ms >= most_ms(h, c) ||
+	       (!c->upgraded && now - c->taken_ms >= h->o.idle_s * 1000);
 }
 
 void conns_tend(struct httpd *h, int64_t now)

@@ -286,7 +286,8 @@ void conns_head(struct httpd *h, struct conn *c, bool has_come);
 /* A body that libmicrohttpd's thread takes by itself begins, or is whole; bytes of it have come. */
 void conns_body(struct httpd *h, struct conn *c, bool begins);
 void conns_paid(struct httpd *h, struct conn *c, size_t n);
-void conns_tend(struct httpd *h, int64_t now_ms); /* cuts off those that took too long */
+void conns_upgraded(struct httpd *h, struct conn *c); /* it speaks HTTP no more */
+void conns_tend(struct httpd *h, int64_t now_ms);     /* cuts off those that took too long */
 
 /* accept.c */
 /* Begins to accept from h->accept.fd for the daemons, which are started. */

@@ -87,6 +87,7 @@ void upgrade_begin(struct exchange *x)
 	           "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n"
 	           "X-Request-Id: %s\r\n\r\n",
 	           x->protocol, x->rq.id);
+	conns_upgraded(h, x->of);
 	lock_take(&h->lock);
 	x->upgraded = u;
 	late = atomic_load(&h->draining);

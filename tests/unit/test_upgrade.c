@@ -3,7 +3,7 @@
  * over TLS too, who does not ask for it, and the end of the listener.
  */
 #include "base/clock.h"
-#include "io/httpd.h"
+#include "io/httpd_impl.h"
 #include "io/line.h"
 #include "io/proc.h"
 #include "unit.h"
@@ -353,6 +353,44 @@ static void what_is_no_such_server_is_told(void **state UNUSED)
 	}
 }
 
+static bool waits(const struct upgrade *u, short events, int ms)
+{
+	struct pollfd p = {.fd = upgrade_fd(u), .events = events};
+
+	return poll(&p, 1, ms) == 0;
+}
+
+/* Who speaks another protocol may take nothing for as long as it likes: a terminal is held. */
+static void one_that_stands_still(void **state UNUSED)
+{
+	AUTO_HTTP_CLIENT struct http_client *c = http_client_new(&(struct http_policy){0});
+	AUTO_FREE char *piece = xcalloc(1, BYTES);
+	struct httpd *h = serve(NULL, NULL);
+	struct upgrade *u = open_echo(c, h, "http");
+	int64_t now = clock_mono_ms();
+	struct err err = {0};
+	size_t sent = 0, got = 0, n = 0;
+
+	while (!waits(u, POLLOUT, 200)) { /* until both ways are full */
+		assert_true(upgrade_write(u, str_n(piece, BYTES), &n, &err) >= 0);
+		sent += n;
+		n = 0;
+	}
+	for (int i = 0; i < 5; i++) {
+		now += 60 * 1000;
+		clock_fake(now, now);
+		conns_tend(h, now);
+	}
+	clock_fake(-1, -1);
+	for (; got < sent; got += n, n = 0) {
+		assert_false(waits(u, POLLIN, WAIT_MS));
+		assert_true(upgrade_read(u, piece, BYTES, &n, &err) >= 0);
+	}
+	upgrade_close(u);
+	(void)pthread_join(owner.thread, NULL);
+	httpd_stop(h);
+}
+
 static void the_listener_ends(void **state UNUSED)
 {
 	AUTO_HTTP_CLIENT struct http_client *c = http_client_new(&(struct http_policy){0});
@@ -390,9 +428,13 @@ static void an_owner_may_close_it_at_once(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(bytes_go_both_ways),      cmocka_unit_test(over_tls),
-	cmocka_unit_test(who_does_not_ask_for_it), cmocka_unit_test(what_is_no_such_server_is_told),
-	cmocka_unit_test(the_listener_ends),       cmocka_unit_test(an_owner_may_close_it_at_once),
+	cmocka_unit_test(bytes_go_both_ways),
+	cmocka_unit_test(over_tls),
+	cmocka_unit_test(who_does_not_ask_for_it),
+	cmocka_unit_test(what_is_no_such_server_is_told),
+	cmocka_unit_test(one_that_stands_still),
+	cmocka_unit_test(the_listener_ends),
+	cmocka_unit_test(an_owner_may_close_it_at_once),
 };
 
 UNIT_MAIN(tests)
