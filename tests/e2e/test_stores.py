@@ -102,6 +102,47 @@ def test_a_role(empty_cluster):
             watched.close()
 
 
+class Revoking(Weather):
+    """Refuses keys, and is in no hurry."""
+    revoked, refused = (), 0
+
+    def forward(self, rq):
+        if any(f"Credential={key}/" in rq.headers.get("Authorization", "") for key in self.revoked):
+            self.refused += 1
+            text = b"<Error><Code>InvalidAccessKeyId</Code><Message>The key does not exist in our records.</Message></Error>"
+            rq.send_response(403)
+            rq.send_header("Content-Length", str(len(text)))
+            rq.end_headers()
+            return rq.wfile.write(text)
+        return super().forward(rq)
+
+
+def test_a_key_that_is_replaced_while_it_is_used(empty_cluster):
+    """The new one is set, and the old one revoked: the fetch that runs goes on, and what it has it keeps."""
+    cluster, n, size = empty_cluster, 200, 50_000
+    with s3_running(cluster.folder, "gofakes3") as store:
+        for i in range(n):
+            store.client.put_object(Bucket="data", Key=f"train/{i:03}", Body=bytes([i]) * size)
+        revoking = Revoking(store)
+        try:
+            revoking.fault = lambda method, path: ("slow", size) if path.startswith("/data/train/") else None
+            cluster.start(*INSIDE, "--s3-endpoint", revoking.endpoint)
+            cluster.cli("secrets", "set", "keys", stdin=KEYS.replace("minio-user", "old-user"))
+            job = cluster.push(["cat /d/* | sha256sum"], weights=[{"source": "s3://data/train", "mount_location": "/d", "auth_secret_name": "keys"}])
+            until(lambda: (cluster.job(job).get("progress") or {}).get("done_bytes", 0) > size)
+            cluster.cli("secrets", "set", "keys", stdin=KEYS.replace("minio-user", "new-user"))
+            revoking.revoked = ("old-user",)
+            cluster.wait(job, "TRAINING_JOB_COMPLETED")
+            assert revoking.refused > 0
+            assert cluster.user_lines(job)[0].split()[0] == hashlib.sha256(b"".join(bytes([i]) * size for i in range(n))).hexdigest()
+
+            # and who did not say the new one is told
+            cluster.cli("secrets", "set", "keys", stdin=KEYS.replace("minio-user", "old-user"))
+            assert refusal(cluster, source="s3://data/train", allow_patterns=["000"], auth_secret_name="keys")[0] == "source_denied"
+        finally:
+            revoking.close()
+
+
 def claims(token):
     return json.loads(unb64(token.split(".")[1]))
 

@@ -424,21 +424,6 @@ static int fetch_any(struct fetch *f, struct str secret, struct mirror_progress 
 	return take_own(f, done, manifest, err);
 }
 
-static int fetch_retried(struct fetch *f, struct str secret, struct mirror_progress *done,
-                         struct digest *manifest, struct err *err)
-{
-	struct retry r = RETRY_INIT(FETCH_TRIES);
-
-	r.cancel = &f->cancel;
-	for (;;) {
-		if (fetch_any(f, secret, done, manifest, err) == 0)
-			return 0;
-		log_info("fetch: source=%s %s", f->source, err->msg);
-		if (!retry_again(&r, err))
-			return -1;
-	}
-}
-
 /* A source may say our secret back to us; it goes no further. */
 static void redact_err(struct str secret, struct err *err)
 {
@@ -485,9 +470,45 @@ static int fetch_all(struct fetch *f, struct err *err)
 		if (r == 0 && f->by_identity)
 			r = identity_load(f->app, err);
 		if (r == 0)
-			r = fetch_retried(f, buf_view(&secret), &done, &manifest, err);
-		if (r < 0)
-			redact_err(buf_view(&secret), err);
+			r = fetch_retried(f, &secret, &done, &manifest, err);
+/* *secret as it is now, when it is another one than before. */
+static bool secret_changed(struct fetch *f, struct buf *secret)
+{
+	struct buf now = BUF_INIT(SEAL_VALUE_MAX), before = *secret;
+	struct err ignored = {0}; /* then it is the one before */
+	bool changed = f->secret != NULL &&
+	               secret_open(f->app, f->team_id, f->secret, &now, &ignored) == 0 &&
+	               !str_same(buf_view(&now), buf_view(secret));
+
+	if (changed) {
+		*secret = now;
+		now = before;
+	}
+	seal_wipe_buf(&now);
+	return changed;
+}
+
+/* A key that is revoked while a fetch runs is no end of it, when its successor is known: what was
+ * fetched is kept, and what is missing is asked for with that. */
+static int fetch_retried(struct fetch *f, struct buf *secret, struct mirror_progress *done,
+                         struct digest *manifest, struct err *err)
+{
+	struct retry r = RETRY_INIT(FETCH_TRIES);
+
+	r.cancel = &f->cancel;
+	for (;;) {
+		if (fetch_any(f, buf_view(secret), done, manifest, err) == 0)
+			return 0;
+		redact_err(buf_view(secret), err);
+		log_info("fetch: source=%s %s", f->source, err->msg);
+		if ((err->id == ERR_SOURCE_DENIED || err->id == ERR_SOURCE_UNAUTHORIZED) &&
+		    secret_changed(f, secret))
+			err_clear(err);
+		else if (!retry_again(&r, err))
+			return -1;
+	}
+}
+
 		seal_wipe_buf(&secret);
 		if (r == 0 && done.fetched > 0)
 			renew_tree(f, &manifest, began_ms);
