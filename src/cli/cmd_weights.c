@@ -4,12 +4,24 @@
 #include "base/clock.h"
 #include "base/units.h"
 
-static void we_revision(const struct doc *d, struct buf *b)
+static void we_begin(const struct doc *d, struct buf *b)
 {
-	struct str s = doc_text(doc_get(d, "revision"));
+	struct str s = doc_text(d);
 
 	buf_str(b, s.n > 0 ? str_n(s.p, MIN(s.n, (size_t)12)) : str_of("-"));
 }
+
+static void we_revision(const struct doc *d, struct buf *b)
+{
+	we_begin(doc_get(d, "revision"), b);
+}
+
+/* As many digits as bt://sha256: takes. */
+static void we_manifest(const struct doc *d, struct buf *b)
+{
+	we_begin(doc_get(d, "manifest"), b);
+}
+
 /* Which of its files: the same source may be there several times over. */
 static void we_patterns(const struct doc *d, struct buf *b)
 {
@@ -28,10 +40,11 @@ static void we_patterns(const struct doc *d, struct buf *b)
 int cmd_weights_ls(struct cli *c, struct err *err)
 {
 	static const struct out_col cols[] = {
-		{"ID", false, cell_text, "id"},           {"SOURCE", false, cell_text, "source"},
-		{"REVISION", false, we_revision, NULL},   {"STATE", false, cell_text, "state"},
-		{"SIZE", true, cell_bytes, "bytes"},      {"FILES", true, cell_text, "files"},
-		{"USED", true, cell_age, "last_used_at"}, {"PATTERNS", false, we_patterns, NULL}};
+		{"ID", false, cell_text, "id"},         {"SOURCE", false, cell_text, "source"},
+		{"REVISION", false, we_revision, NULL}, {"MANIFEST", false, we_manifest, NULL},
+		{"STATE", false, cell_text, "state"},   {"SIZE", true, cell_bytes, "bytes"},
+		{"FILES", true, cell_text, "files"},    {"USED", true, cell_age, "last_used_at"},
+		{"PATTERNS", false, we_patterns, NULL}};
 	const struct doc *reply, *list;
 
 	if (remote_get(c, &reply, err, "/v1/weights") < 0)

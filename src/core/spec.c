@@ -305,6 +305,12 @@ static bool r2_ok(struct str rest)
 	return all_of(account, "-") && account.n <= 63 && s3_ok(rest);
 }
 
+#define BT "bt://"
+#define HELD "sha256:"
+#define BT_FORM                                                                                    \
+	"bt://project[@job][/checkpoint], or bt://sha256:DIGITS with 12 to 64 digits of a "        \
+	"manifest in `stoker weights ls`"
+
 /* project[@job][/checkpoint]; *job is empty for "latest", too. */
 static bool bt_split(struct str rest, struct str *project, struct str *job, struct str *name)
 {
@@ -323,10 +329,30 @@ static bool bt_split(struct str rest, struct str *project, struct str *job, stru
 	return memchr(project->p, ':', project->n) == NULL;
 }
 
+/* sha256: and the digits of a manifest, or the first of them. */
+static bool held_split(struct str rest, struct str *digits)
+{
+	if (!str_starts(rest, HELD))
+		return false;
+	*digits = str_skip(rest, sizeof(HELD) - 1);
+	for (size_t i = 0; i < digits->n; i++) {
+		if (hex_digit(digits->p[i]) < 0 || (digits->p[i] >= 'A' && digits->p[i] <= 'F'))
+			return false;
+	}
+	return digits->n >= SPEC_HELD_MIN && digits->n < HASH_HEX_CAP;
+}
+
+bool spec_held_source(struct str source, struct str *digits)
+{
+	return str_starts(source, BT) && held_split(str_skip(source, sizeof(BT) - 1), digits);
+}
+
 static bool bt_ok(struct str rest)
 {
-	struct str project, job, name;
+	struct str project, job, name, digits;
 
+	if (str_starts(rest, HELD))
+		return held_split(rest, &digits);
 	return bt_split(rest, &project, &job, &name) &&
 	       (name.n == 0 || ckpt_path_fault(name) == NULL);
 }
@@ -335,10 +361,9 @@ int spec_ckpt_source(struct arena *a, struct str source, struct spec_load *out, 
 {
 	struct str project, job, name;
 
-	if (!str_starts(source, "bt://") ||
-	    !bt_split(str_skip(source, sizeof("bt://") - 1), &project, &job, &name))
-		return err_set(err, ERR_SOURCE_INVALID,
-		               "should have the form bt://project[@job][/checkpoint]");
+	if (!str_starts(source, BT) ||
+	    !bt_split(str_skip(source, sizeof(BT) - 1), &project, &job, &name))
+		return err_set(err, ERR_SOURCE_INVALID, "should have the form " BT_FORM);
 	*out = (struct spec_load){
 		.project = arena_strz(a, project),
 		.job = job.n > 0 ? arena_strz(a, job) : NULL,
@@ -369,7 +394,7 @@ int spec_endpoint_check(struct str source, struct str endpoint, struct err *err)
 	struct str host = endpoint;
 
 	if (str_starts(source, "https://") || str_starts(source, "file://") ||
-	    str_starts(source, "bt://"))
+	    str_starts(source, BT))
 		return err_set(err, ERR_SOURCE_INVALID,
 		               "is for sources in a store or on a Hub, not for https://, file:// "
 		               "and bt://");
@@ -397,7 +422,7 @@ static const struct {
 	{"cw://",    "cw://bucket/path",                            s3_ok, true},
 	{"https://", "https://host/path",                           https_ok, false},
 	{"file://",  "file:///absolute/path",                       file_ok, false},
-	{"bt://",    "bt://project[@job][/checkpoint]",             bt_ok, false},
+	{BT,         BT_FORM,                                       bt_ok, false},
 	{"http://",  "use https://", NULL, false},
 };
 /* clang-format on */

@@ -227,6 +227,9 @@ int spec_source_check(struct str source, struct err *err) MUST_CHECK;
 /* What a bt:// source refers to, in `a`: bt://project[@job][/checkpoint]. */
 int spec_ckpt_source(struct arena *a, struct str source, struct spec_load *out,
                      struct err *err) MUST_CHECK;
+#define SPEC_HELD_MIN 12
+/* Is it bt://sha256:<digits>? They are the digest of a manifest, lower case, or its begin. */
+bool spec_held_source(struct str source, struct str *digits);
 bool spec_bucket_ok(struct str name); /* of an s3:// source */
 bool spec_gs_bucket_ok(struct str name);
 #define SPEC_REGION_MAX 40

@@ -268,7 +268,7 @@ static const struct spec_field weights_fields[] = {
 	 .help = "`hf://owner/repo@revision`, `s3://bucket/path`, `gs://bucket/path`, "
 	         "`azure://account/container/path`, `r2://account_id.bucket/path`, "
 	         "`cw://bucket/path`, `https://host/path` or `file:///path`; "
-	         "`bt://project[@job][/checkpoint]` is a checkpoint of this server"},
+	         "`bt://project[@job][/checkpoint]` or `bt://sha256:MANIFEST` of this server"},
 	{.name = "endpoint", .kind = SPEC_TEXT, .flags = SPEC_SPARSE, .max = 1000,
 	 .at = WEIGHTS(endpoint),
 	 .help = "URL of the store or Hub, if it is not the server's default: "

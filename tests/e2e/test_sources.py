@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import CALL_S, ROOT, Lines, end_process, until
+from conftest import CALL_S, ROOT, Lines, end_process, held_port, until
 from s3 import KEY, KEYS, SECRET, s3_server
 
 @pytest.fixture
@@ -217,6 +217,36 @@ def test_patterns_tell_mirrors_apart(empty_cluster, faulty):
     cluster.cli("weights", "prefetch", "hf://team/model@main", "--allow", "*.json", "--ignore", "sub/**")
     rows = [line.split("  ")[-1].strip() for line in cluster.cli("weights", "ls").out.splitlines()]
     assert rows[0] == "PATTERNS" and sorted(rows[1:]) == ["*.json !sub/**", "-"]
+
+
+def test_a_mirrored_revision_by_its_manifest(empty_cluster, faulty):
+    """Nobody asks where it came from: another job has it when the Hub is gone, whole or in part, and nobody but the team."""
+    cluster = start(empty_cluster, faulty)
+    cluster.cli("weights", "prefetch", HUB[0]["source"])
+    row = cluster.json("weights", "ls")[0]
+    digits = row["manifest"][:12]
+    assert digits in cluster.cli("weights", "ls").out
+    cluster.stop()
+    cluster.start("--cpus", "4", "--memory", "4Gi", "--hf-endpoint", f"http://127.0.0.1:{held_port()}", *INSIDE)
+
+    def seen(source, **more):
+        job = cluster.push(["cd /w; find . -type f | sort; sha256sum < config.json"], weights=[{"source": source, "mount_location": "/w", **more}])
+        done = cluster.wait(job, "TRAINING_JOB_COMPLETED")
+        return done["weights"][0]["revision"], cluster.user_lines(job)
+
+    config = hashlib.sha256((cluster.repository / "config.json").read_bytes()).hexdigest() + "  -"
+    assert seen(f"bt://sha256:{row['manifest']}") == (row["revision"], ["./config.json", "./sub/model.safetensors", config])
+    assert seen(f"bt://sha256:{digits}", ignore_patterns=["**/*.safetensors"]) == (row["revision"], ["./config.json", config])
+    cluster.cli("weights", "prefetch", f"bt://sha256:{digits}")
+    assert [w["id"] for w in cluster.json("weights", "ls")] == [row["id"]]
+
+    # what there is not
+    assert cluster.error("weights", "prefetch", "bt://sha256:000000000000") == "source_not_found"
+    assert cluster.error("weights", "prefetch", f"bt://sha256:{digits}", "--allow", "*.gguf") == "source_empty"
+    key = cluster.people({"stranger": ("others", "member")})["stranger"]
+    assert cluster.error("weights", "prefetch", f"bt://sha256:{digits}", token=key) == "source_not_found"
+    cluster.cli("weights", "rm", row["id"], "--yes")
+    assert cluster.error("push", cluster.job_folder(["true"], weights=[{"source": f"bt://sha256:{digits}", "mount_location": "/w"}]) / "train.yaml") == "source_not_found"
 
 
 def test_a_name_that_cannot_be_is_said_with_its_source(empty_cluster, faulty):

@@ -6,6 +6,7 @@
 #include "server/api/identity.h"
 #include "server/control/inputs.h"
 #include "server/data/fetch_ckpt.h"
+#include "server/data/fetch_held.h"
 #include "server/data/hub.h"
 #include "server/data/mirror_room.h"
 #include "server/api/secrets.h"
@@ -314,6 +315,48 @@ static int say_lost(const struct fetch *f, const struct manifest *m, struct err 
 	return -1;
 }
 
+/* What is here already, under another manifest perhaps. */
+static int take(struct fetch *f, const struct manifest *m, struct mirror_progress *done,
+                struct digest *manifest, struct err *err)
+{
+	struct app *app = f->app;
+	int r = weights_in_objects(app) ? blobs_put_list(app->blobs, f->pins, m, manifest, err)
+	                                : blobs_put_manifest(app->blobs, f->pins, m, manifest, err);
+
+	if (r < 0 && err->code == ERR_CONFLICT)
+		return say_lost(f, m, err);
+	if (r < 0 || put_objects(f, manifest, err) < 0)
+		return err_wrap(err, "%s", f->source);
+	*done = (struct mirror_progress){.bytes_total = m->bytes,
+	                                 .bytes_done = m->bytes,
+	                                 .files_total = m->n,
+	                                 .files_done = m->n};
+	return 0;
+}
+
+/* Fetched before: named by its manifest, its source is not asked. */
+static int take_held(struct fetch *f, struct mirror_progress *done, struct digest *manifest,
+                     struct err *err)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	struct model_mirror of = {0};
+	struct app *app = f->app;
+	const char *revision;
+	struct manifest m;
+
+	if (fetch_held_find(app, a, f->team_id, f->source, &of, err) < 0 ||
+	    fetch_held_list(app, a, &of, f->source, &f->filter, f->pins, &m, err) < 0 ||
+	    take(f, &m, done, manifest, err) < 0 ||
+	    meta_manifest_touch(app->meta, of.manifest, clock_wall_ms(), err) < 0)
+		return -1;
+	revision = arena_cstr(f->a, of.revision);
+	lock_take(&app->fetches->lock);
+	f->view.revision = revision;
+	copy_cut(f->view.mirror_id, sizeof(f->view.mirror_id), of.id);
+	lock_give(&app->fetches->lock);
+	return 0;
+}
+
 /* A repository of ours: what its commit names is here, and is named once more. */
 static int take_own(struct fetch *f, struct mirror_progress *done, struct digest *manifest,
                     struct err *err)
@@ -327,20 +370,10 @@ static int take_own(struct fetch *f, struct mirror_progress *done, struct digest
 	struct app *app = f->app;
 	const char *commit;
 	struct manifest m;
-	int r;
 
-	if (fetch_own_list(app, a, &want, &commit, &m, err) < 0)
+	if (fetch_own_list(app, a, &want, &commit, &m, err) < 0 ||
+	    take(f, &m, done, manifest, err) < 0)
 		return -1;
-	r = weights_in_objects(app) ? blobs_put_list(app->blobs, f->pins, &m, manifest, err)
-	                            : blobs_put_manifest(app->blobs, f->pins, &m, manifest, err);
-	if (r < 0 && err->code == ERR_CONFLICT)
-		return say_lost(f, &m, err);
-	if (r < 0 || put_objects(f, manifest, err) < 0)
-		return err_wrap(err, "%s", f->source);
-	*done = (struct mirror_progress){.bytes_total = m.bytes,
-	                                 .bytes_done = m.bytes,
-	                                 .files_total = m.n,
-	                                 .files_done = m.n};
 	commit = arena_cstr(f->a, commit);
 	lock_take(&app->fetches->lock);
 	f->view.revision = commit;
@@ -414,6 +447,8 @@ static int fetch_any(struct fetch *f, struct str secret, struct mirror_progress 
 
 	if (own && (!f->own.last || settings_is_off(f->app->set.hf_endpoint)))
 		return take_own(f, done, manifest, err);
+	if (fetch_is_held(f->source))
+		return take_held(f, done, manifest, err);
 	if (fetch_may_ask(f->app, f->source, f->endpoint, err) < 0)
 		return -1;
 	if (fetch_once(f, secret, done, manifest, &absent, err) == 0)
@@ -438,39 +473,6 @@ static void redact_err(struct str secret, struct err *err)
 	copy_cut(err->msg, sizeof(err->msg), buf_cstr(&clean));
 }
 
-/* Files had to travel though the node has a tree of them: the store had lost them, damaged perhaps,
- * and the tree may still link to what it lost. Not one that was made meanwhile: another fetch of
- * the same files was faster, and a job is about to mount it. A time of a file may be a tick too
- * early. */
-static void renew_tree(struct fetch *f, const struct digest *manifest, int64_t began_ms)
-{
-	struct err err = {0};
-	bool held;
-
-	if (node_cache_renew(f->app->node, manifest, began_ms - TICK_MS, &held, &err) < 0)
-		log_warn("fetch: %s", err.msg);
-}
-
-static int fetch_all(struct fetch *f, struct err *err)
-{
-	struct buf secret = BUF_INIT(SEAL_VALUE_MAX);
-	struct mirror_progress done = {0};
-	struct digest manifest = {0};
-	struct fetches *all = f->app->fetches;
-	int64_t began_ms = clock_wall_ms();
-	char hex[HASH_HEX_CAP] = "";
-	bool warm = false;
-	int r = find_kept(f, f->asked_manifest, &done, &warm, err);
-
-	if (r < 0)
-		return -1;
-	if (!warm) {
-		if (f->secret != NULL)
-			r = secret_open(f->app, f->team_id, f->secret, &secret, err);
-		if (r == 0 && f->by_identity)
-			r = identity_load(f->app, err);
-		if (r == 0)
-			r = fetch_retried(f, &secret, &done, &manifest, err);
 /* *secret as it is now, when it is another one than before. */
 static bool secret_changed(struct fetch *f, struct buf *secret)
 {
@@ -509,6 +511,39 @@ static int fetch_retried(struct fetch *f, struct buf *secret, struct mirror_prog
 	}
 }
 
+/* Files had to travel though the node has a tree of them: the store had lost them, damaged perhaps,
+ * and the tree may still link to what it lost. Not one that was made meanwhile: another fetch of
+ * the same files was faster, and a job is about to mount it. A time of a file may be a tick too
+ * early. */
+static void renew_tree(struct fetch *f, const struct digest *manifest, int64_t began_ms)
+{
+	struct err err = {0};
+	bool held;
+
+	if (node_cache_renew(f->app->node, manifest, began_ms - TICK_MS, &held, &err) < 0)
+		log_warn("fetch: %s", err.msg);
+}
+
+static int fetch_all(struct fetch *f, struct err *err)
+{
+	struct buf secret = BUF_INIT(SEAL_VALUE_MAX);
+	struct mirror_progress done = {0};
+	struct digest manifest = {0};
+	struct fetches *all = f->app->fetches;
+	int64_t began_ms = clock_wall_ms();
+	char hex[HASH_HEX_CAP] = "";
+	bool warm = false;
+	int r = find_kept(f, f->asked_manifest, &done, &warm, err);
+
+	if (r < 0)
+		return -1;
+	if (!warm) {
+		if (f->secret != NULL)
+			r = secret_open(f->app, f->team_id, f->secret, &secret, err);
+		if (r == 0 && f->by_identity)
+			r = identity_load(f->app, err);
+		if (r == 0)
+			r = fetch_retried(f, &secret, &done, &manifest, err);
 		seal_wipe_buf(&secret);
 		if (r == 0 && done.fetched > 0)
 			renew_tree(f, &manifest, began_ms);
@@ -709,10 +744,14 @@ int fetch_check(struct app *app, const char *team_id, const struct spec_weights 
 		.n_file_roots = app->set.allow_file_root.n,
 		.client = app->upstream,
 	};
+	AUTO_ARENA struct arena *a = arena_new();
 	AUTO_SOURCE struct source *s = NULL;
+	struct model_mirror held;
 
 	if (spec_source_check(str_of(w->source), err) < 0 || identity_may(app, w, err) < 0)
 		return -1;
+	if (fetch_is_held(w->source))
+		return fetch_held_find(app, a, team_id, w->source, &held, err);
 	if (fetch_is_ckpt(w->source))
 		return fetch_ckpt_check(app, team_id, w->source, err);
 	if (!str_starts(str_of(w->source), "file://") && !str_starts(str_of(w->source), "https://"))
