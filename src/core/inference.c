@@ -221,23 +221,70 @@ static int check_gguf(const struct inference_facts *f, struct err *err)
 	               f->name, inference_engine_word[INFERENCE_LLAMA]);
 }
 
-/* By vLLM's look at an adapter, _validate_features() in vllm/lora/peft_helper.py. */
+static const struct doc *listed(const struct doc *d)
+{
+	return doc_is(d, DOC_LIST) || doc_is(d, DOC_MAP) ? doc_first(d) : NULL;
+}
+
+/* By vLLM's look at an adapter, vllm/lora/peft_helper.py. Initializations that change the base
+ * model are refused, too; a list of those that do not. */
+static const char *refused_by_vllm(const struct doc *config)
+{
+	static const char *const inits[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
+	const struct doc *init = doc_get(config, "init_lora_weights");
+	bool plain = !doc_is(init, DOC_TEXT);
+
+	for (size_t i = 0; i < COUNT(inits) && !plain; i++)
+		plain = str_ieq(doc_text(init), inits[i]);
+	DOC_EACH (m, doc_get(config, "modules_to_save")) {
+		if (!str_eq(doc_text(m), "classifier") && !str_eq(doc_text(m), "score"))
+			return "\"modules_to_save\" is not empty";
+	}
+	if (doc_bool(doc_get(config, "use_dora"), false))
+		return "\"use_dora\" is true";
+	if (doc_is(doc_get(config, "bias"), DOC_TEXT) &&
+	    !str_eq(doc_text(doc_get(config, "bias")), "none"))
+		return "\"bias\" is not \"none\"";
+	if (doc_bool(doc_get(config, "lora_bias"), false))
+		return "\"lora_bias\" is true";
+	if (listed(doc_get(config, "layer_replication")) != NULL)
+		return "\"layer_replication\" is not empty";
+	if (listed(doc_get(config, "use_bdlora")) != NULL)
+		return "\"use_bdlora\" is not empty";
+	if (doc_bool(doc_get(config, "use_qalora"), false))
+		return "\"use_qalora\" is true";
+	return plain ? NULL : "\"init_lora_weights\" changes the base model";
+}
+
 int inference_adapter_check(const char *name, const struct doc *config, struct err *err)
 {
-	const struct doc *saved = doc_get(config, "modules_to_save");
-	bool dora = doc_bool(doc_get(config, "use_dora"), false);
+	const char *why = refused_by_vllm(config);
 
-	if (!dora && (!doc_is(saved, DOC_LIST) || saved->count == 0))
+	if (listed(doc_get(config, "alora_invocation_tokens")) != NULL)
+		return err_set(err, ERR_UNSUPPORTED,
+		               "checkpoint %s: \"alora_invocation_tokens\" is not empty in "
+		               "adapter_config.json, and vllm takes no activated adapter: start a "
+		               "server that does with --command",
+		               name);
+	if (why == NULL)
 		return 0;
 	return err_set(
 		err, ERR_UNSUPPORTED,
-		"checkpoint %s: %s in adapter_config.json, and vllm takes no adapter %s: merge "
+		"checkpoint %s: %s in adapter_config.json, and vllm takes no such adapter: merge "
 		"it into its base model and deploy that, with `python3 -c \"from peft import "
 		"AutoPeftModelForCausalLM as M; "
 		"M.from_pretrained('CHECKPOINT').merge_and_unload()."
 		"save_pretrained('OUT')\"`, and save the tokenizer beside it",
-		name, dora ? "\"use_dora\" is true" : "\"modules_to_save\" is not empty",
-		dora ? "by DoRA" : "with whole modules of its own");
+		name, why);
+}
+
+int64_t inference_adapter_rank(const struct doc *config, int64_t said)
+{
+	int64_t rank = said;
+
+	DOC_EACH (r, doc_get(config, "rank_pattern"))
+		rank = MAX(rank, doc_int(r, 0));
+	return rank;
 }
 
 int inference_check(const struct inference_facts *f, enum inference_engine engine, struct err *err)

@@ -75,6 +75,8 @@ struct inference_adapter {
  * do instead. */
 struct doc;
 int inference_adapter_check(const char *name, const struct doc *config, struct err *err) MUST_CHECK;
+/* The highest rank of its modules. said: that of those that "rank_pattern" does not name. */
+int64_t inference_adapter_rank(const struct doc *config, int64_t said);
 #define INFERENCE_LORA_RANK_MAX 512
 /* The next one that vLLM takes; 0: the adapter does not say. */
 int64_t inference_lora_rank(int64_t said);

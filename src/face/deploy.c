@@ -336,7 +336,8 @@ int deploy_checkpoints(struct request *rq, const struct doc *variables, struct j
 	if (read_env(doc_path(asked, "inference_stack", "environment_variables", NULL), p, err) <
 	            0 ||
 	    read_sources(rq, doc_get(asked, "weights_sources"), p, err) < 0 ||
-	    check_kinds(p, err) < 0 || find_size(rq, size, p, err) < 0 ||
+	    check_kinds(p, err) < 0 || deploy_look(rq, p->part, p->n, err) < 0 ||
+	    deploy_check_adapters(p->part, p->n, err) < 0 || find_size(rq, size, p, err) < 0 ||
 	    find_template(rq, p, err) < 0)
 		return -1;
 	js_init(&out, &config);

@@ -15,6 +15,9 @@ struct deploy_part {
 	struct model_job job;      /* that wrote it */
 	struct model_checkpoint c; /* complete; of several nodes the first one's part */
 	size_t n_parts;            /* nodes that have one of it */
+	/* adapter_config.json, by deploy_look(); NULL: it is none, or that is too long to be read.
+	 */
+	const struct doc *adapter;
 };
 /* name NULL: the newest of the job. */
 int deploy_find(struct request *rq, const char *job_id, const char *name, struct deploy_part *out,
@@ -23,6 +26,10 @@ int deploy_find(struct request *rq, const char *job_id, const char *name, struct
  * by the name of its checkpoint. base: the model that they have whatever they name; NULL: none. */
 int deploy_check_together(const struct deploy_part *part, size_t n, const char *base,
                           struct err *err) MUST_CHECK;
+/* Reads what they say of themselves. */
+int deploy_look(struct request *rq, struct deploy_part *part, size_t n, struct err *err) MUST_CHECK;
+/* Does vLLM take them? ERR_UNSUPPORTED says which one it does not, and what to do. */
+int deploy_check_adapters(const struct deploy_part *part, size_t n, struct err *err) MUST_CHECK;
 /* With what rank does vLLM take all of them? */
 int64_t deploy_lora_rank(const struct deploy_part *part, size_t n);
 

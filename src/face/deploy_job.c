@@ -19,7 +19,8 @@
 #define ATTEMPTS 100                         /* an engine that dies is started again */
 
 struct deploy {
-	const char *name, *engine_word, *command, *image, *accelerator, *memory, *base_model;
+	const char *name, *engine_word, *command, *image, *accelerator, *memory, *base_model,
+		*secret;          /* for the base model, at its Hub */
 	int64_t cpu_count;        /* 0: as the training job */
 	int64_t replicas, idle_s; /* -1: as they were */
 	bool replaces;
@@ -153,7 +154,7 @@ static const char *text_of(const char *text)
 	return text != NULL ? text : "";
 }
 
-/* vLLM takes NAME=FOLDER. */
+/* vLLM takes NAME=FOLDER, and reads what has a comma as JSON. */
 static int check_adapter(const struct deploy_part *p, const struct deploy_part *first,
                          const char *base, struct err *err)
 {
@@ -162,11 +163,11 @@ static int check_adapter(const struct deploy_part *p, const struct deploy_part *
 		               "checkpoint %s of job %s is no LoRA adapter: only these can be "
 		               "served together",
 		               p->c.name, p->job.id);
-	if (strchr(p->c.name, '=') != NULL)
+	if (strpbrk(p->c.name, "=,") != NULL)
 		return err_set(err, ERR_INVALID,
-		               "checkpoint %s of job %s has a \"=\" in its name, by which clients "
+		               "checkpoint %s of job %s has a \"%c\" in its name, by which clients "
 		               "would ask for it: deploy it alone",
-		               p->c.name, p->job.id);
+		               p->c.name, p->job.id, *strpbrk(p->c.name, "=,"));
 	if (base == NULL && strcmp(text_of(p->c.base_model), text_of(first->c.base_model)) != 0)
 		return err_set(err, ERR_INVALID,
 		               "checkpoints %s and %s have different base models, %s and %s: one "
@@ -199,7 +200,8 @@ int64_t deploy_lora_rank(const struct deploy_part *part, size_t n)
 	int64_t rank = 0;
 
 	for (size_t i = 0; i < n; i++)
-		rank = MAX(rank, inference_lora_rank(part[i].c.lora_r));
+		rank = MAX(rank, inference_lora_rank(inference_adapter_rank(part[i].adapter,
+		                                                            part[i].c.lora_r)));
 	return rank;
 }
 
@@ -240,11 +242,9 @@ static bool is_adapter(const struct deploy_part *p)
 	return p->c.kind != NULL && strcmp(p->c.kind, "lora") == 0;
 }
 
-/* vLLM would not start with it. */
-static int check_config(struct request *rq, const struct deploy_part *p, struct err *err)
+static int look_at_adapter(struct request *rq, struct deploy_part *p, struct err *err)
 {
 	AUTO_BUF struct buf text = BUF_INIT(ADAPTER_CONFIG_MAX);
-	const struct doc *config = NULL;
 	const struct manifest_file *f;
 	struct ckpt c = {0};
 
@@ -261,17 +261,26 @@ static int check_config(struct request *rq, const struct deploy_part *p, struct 
 		                          ckpt_prefix(rq->arena, p->job.project_id, p->job.id), &c,
 		                          i),
 			    0, f->size, take, &text, NULL, err) < 0 ||
-		    js_parse(rq->arena, buf_view(&text), &config, err) < 0)
+		    js_parse(rq->arena, buf_view(&text), &p->adapter, err) < 0)
 			return err_wrap(err, "checkpoint %s: adapter_config.json", p->c.name);
-		return inference_adapter_check(p->c.name, config, err);
+		return 0;
 	}
 	return 0;
 }
 
-static int check_configs(struct request *rq, const struct deploy *d, struct err *err)
+int deploy_look(struct request *rq, struct deploy_part *part, size_t n, struct err *err)
 {
-	for (size_t i = 0; d->engine == INFERENCE_VLLM && i < d->n; i++)
-		if (is_adapter(&d->part[i]) && check_config(rq, &d->part[i], err) < 0)
+	for (size_t i = 0; i < n; i++)
+		if (is_adapter(&part[i]) && look_at_adapter(rq, &part[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+int deploy_check_adapters(const struct deploy_part *part, size_t n, struct err *err)
+{
+	for (size_t i = 0; i < n; i++)
+		if (part[i].adapter != NULL &&
+		    inference_adapter_check(part[i].c.name, part[i].adapter, err) < 0)
 			return -1;
 	return 0;
 }
@@ -281,6 +290,8 @@ static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 	const struct model_checkpoint *first = &d->part[0].c;
 	struct ckpt c = {0};
 
+	if (deploy_look(rq, d->part, d->n, err) < 0)
+		return -1;
 	d->facts = (struct inference_facts){.name = first->name,
 	                                    .kind = first->kind,
 	                                    .base_model = d->base_model != NULL ? d->base_model
@@ -492,7 +503,7 @@ static int make(struct request *rq, struct deploy *d, struct deployment_view *ou
 	if (d->name == NULL)
 		d->name = name_of(rq->arena, d->part[0].job.name);
 	if ((!own && find_facts(rq, d, err) < 0) || find_command(rq, d, err) < 0 ||
-	    (!own && check_configs(rq, d, err) < 0))
+	    (!own && d->engine == INFERENCE_VLLM && deploy_check_adapters(d->part, d->n, err) < 0))
 		return -1;
 	js_init(&js, &json);
 	js_open(&js);

@@ -336,6 +336,19 @@ static void adapters_that_vllm_refuses(void **state UNUSED)
 		{"{\"r\":8}", NULL},
 		{"{\"use_dora\":false,\"modules_to_save\":null}", NULL},
 		{"{\"modules_to_save\":[]}", NULL},
+		{"{\"modules_to_save\":[\"score\"]}", NULL},
+		{"{\"bias\":\"none\",\"lora_bias\":false,\"layer_replication\":null}", NULL},
+		{"{\"init_lora_weights\":true}", NULL},
+		{"{\"init_lora_weights\":\"gaussian\"}", NULL},
+		{"{\"use_bdlora\":null,\"use_qalora\":false,\"alora_invocation_tokens\":null}",
+	         NULL},
+		{"{\"bias\":\"lora_only\"}", "\"bias\" is not \"none\""},
+		{"{\"lora_bias\":true}", "\"lora_bias\" is true"},
+		{"{\"layer_replication\":[[0,2]]}", "\"layer_replication\" is not empty"},
+		{"{\"use_bdlora\":{\"nblocks\":2}}", "\"use_bdlora\" is not empty"},
+		{"{\"use_qalora\":true}", "\"use_qalora\" is true"},
+		{"{\"init_lora_weights\":\"pissa_niter_4\"}",
+	         "\"init_lora_weights\" changes the base model"},
 		{"{\"use_dora\":true}", "\"use_dora\" is true in adapter_config.json"},
 		{"{\"modules_to_save\":[\"lm_head\"]}",
 	         "\"modules_to_save\" is not empty in adapter_config.json"},
@@ -357,6 +370,29 @@ static void adapters_that_vllm_refuses(void **state UNUSED)
 	}
 }
 
+static void activated_adapters(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct doc *d = NULL;
+	struct err err = {0};
+
+	assert_ok(js_parse(a, str_of("{\"alora_invocation_tokens\":[1]}"), &d, &err), &err);
+	assert_int_equal(inference_adapter_check("c", d, &err), -1);
+	assert_null(strstr(err.msg, "merge"));
+}
+
+static void ranks_of_modules(void **state UNUSED)
+{
+	AUTO_ARENA struct arena *a = arena_new();
+	const struct doc *d = NULL;
+	struct err err = {0};
+
+	assert_int_equal(inference_adapter_rank(NULL, 8), 8);
+	assert_ok(js_parse(a, str_of("{\"rank_pattern\":{\"q_proj\":64,\"v_proj\":4}}"), &d, &err),
+	          &err);
+	assert_int_equal(inference_adapter_rank(d, 8), 64);
+}
+
 static void ranks(void **state UNUSED)
 {
 	static const struct {
@@ -368,9 +404,15 @@ static void ranks(void **state UNUSED)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(commands),       cmocka_unit_test(several_adapters),
-	cmocka_unit_test(more_options),   cmocka_unit_test(what_gguf_files_are_for),
-	cmocka_unit_test(what_serves_it), cmocka_unit_test(what_cannot_be_served),
-	cmocka_unit_test(ranks),          cmocka_unit_test(adapters_that_vllm_refuses),
+	cmocka_unit_test(commands),
+	cmocka_unit_test(several_adapters),
+	cmocka_unit_test(more_options),
+	cmocka_unit_test(what_gguf_files_are_for),
+	cmocka_unit_test(what_serves_it),
+	cmocka_unit_test(what_cannot_be_served),
+	cmocka_unit_test(activated_adapters),
+	cmocka_unit_test(ranks_of_modules),
+	cmocka_unit_test(ranks),
+	cmocka_unit_test(adapters_that_vllm_refuses),
 };
 UNIT_MAIN(tests)
