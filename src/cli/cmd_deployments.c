@@ -84,9 +84,9 @@ int cmd_deploy(struct cli *c, struct err *err)
 	static const struct {
 		const char *option, *member;
 	} texts[] = {
-		{"name", "name"},    {"engine", "engine"},         {"command", "command"},
-		{"image", "image"},  {"base-model", "base_model"}, {"accelerator", "accelerator"},
-		{"memory", "memory"}};
+		{"name", "name"},     {"engine", "engine"},          {"command", "command"},
+		{"image", "image"},   {"base-model", "base_model"},  {"accelerator", "accelerator"},
+		{"memory", "memory"}, {"secret", "auth_secret_name"}};
 	AUTO_BUF struct buf body = BUF_INIT(BODY_MAX);
 	const struct doc *reply, *made;
 	enum out_form form;

@@ -28,6 +28,7 @@ static const struct opt o_deploy[] = {
 	{"command", 0, OPT_TEXT, "COMMAND", "start this instead; the checkpoint is at /models/NAME"},
 	{"image", 0, OPT_TEXT, "IMAGE", "container image that has the engine [the machine itself]"},
 	{"base-model", 0, OPT_TEXT, "OWNER/NAME", "repository of the base model [what the checkpoint says]"},
+	{"secret", 0, OPT_TEXT, "NAME", "secret with a token for a private base model [hf_access_token, if there is one]"},
 	{"accelerator", 0, OPT_TEXT, "TYPE:N", "GPUs [as the training job]"},
 	{"cpus", 0, OPT_COUNT, "N", "cores [as the training job]"},
 	{"memory", 0, OPT_TEXT, "SIZE", "memory [as the training job]"},

@@ -21,6 +21,7 @@
 #define HUB_POINTER_CAP 160 /* bytes of a pointer, and NUL */
 #define HUB_DEPTH_MAX 100   /* folders in each other: each is a call */
 #define HUB_LISTING_MAX ((size_t)256 << 20)
+#define HUB_SECRET "hf_access_token" /* of a team: its token of the other Hub */
 
 enum hub_type { HUB_MODELS, HUB_DATASETS, HUB_SPACES };
 const char *hub_type_word(enum hub_type t);   /* "models": in paths of the API */

@@ -9,7 +9,10 @@
 #include "face/face.h"
 #include "face/handlers.h"
 
+#include "core/hub.h"
 #include "core/inference.h"
+
+#include <ctype.h>
 
 #define JOB_MAX ((size_t)1 << 20) /* of the specification */
 #define COMMAND_MAX ((size_t)64 << 10)
@@ -82,6 +85,7 @@ static int read_body(struct request *rq, struct deploy *d, struct err *err)
 	    body_text(body, "command", false, &d->command, err) < 0 ||
 	    body_text(body, "image", false, &d->image, err) < 0 ||
 	    body_text(body, "base_model", false, &d->base_model, err) < 0 ||
+	    body_text(body, "auth_secret_name", false, &d->secret, err) < 0 ||
 	    body_text(body, "accelerator", false, &d->accelerator, err) < 0 ||
 	    body_text(body, "memory", false, &d->memory, err) < 0 ||
 	    body_int(body, "cpu_count", 1, 4096, &d->cpu_count, err) < 0 ||
@@ -441,6 +445,8 @@ static void write_weights(const struct request *rq, const struct deploy *d, bool
 		js_open(js);
 		js_kv(js, "source", arena_printf(rq->arena, "hf://%s", d->facts.base_model));
 		js_kv(js, "mount_location", BASE_PLACE);
+		if (d->secret != NULL)
+			js_kv(js, "auth_secret_name", d->secret);
 		if (base == INFERENCE_BASE_TOKENIZER) {
 			js_key(js, "allow_patterns");
 			js_list(js);
@@ -481,6 +487,42 @@ static void write_runtime(const struct deploy *d, struct js *js)
 	js_close(js);
 }
 
+/* Names of secrets differ by their letters and digits alone. */
+static bool is_hub_secret(const char *name)
+{
+	static const char hub[] = HUB_SECRET;
+	size_t i = 0;
+
+	for (; i < sizeof(hub) - 1 && name[i] != '\0'; i++) {
+		if (name[i] != hub[i] && (isalnum((unsigned char)name[i]) || hub[i] != '_'))
+			return false;
+	}
+	return name[i] == '\0' && i == sizeof(hub) - 1;
+}
+
+/* What the base model is fetched with, which may be private or gated: the secret that is named, or
+ * that the engine gets as HF_TOKEN, else the one that the team has for the Hub. */
+static int find_secret(struct request *rq, struct deploy *d, struct err *err)
+{
+	const struct doc *token = doc_get(d->env, "HF_TOKEN");
+	struct model_secret *all;
+	size_t n = 0;
+
+	if (d->secret != NULL || inference_base(&d->facts, d->engine) == INFERENCE_BASE_NONE)
+		return 0;
+	if (doc_is(token, DOC_MAP)) {
+		d->secret =
+			doc_cstr(doc_get(token, "name"), doc_cstr(doc_get(token, "secret"), NULL));
+		return 0;
+	}
+	if (face_ctx(rq)->ops->secrets->list(face_ask(rq), d->part[0].job.team_id, &all, &n, err) <
+	    0)
+		return -1;
+	for (size_t i = 0; i < n && d->secret == NULL; i++)
+		d->secret = is_hub_secret(all[i].name) ? all[i].name : NULL;
+	return 0;
+}
+
 /* "JOB/NAME, JOB/OTHER" */
 static const char *checkpoints_of(struct arena *a, const struct deploy *d)
 {
@@ -503,7 +545,9 @@ static int make(struct request *rq, struct deploy *d, struct deployment_view *ou
 	if (d->name == NULL)
 		d->name = name_of(rq->arena, d->part[0].job.name);
 	if ((!own && find_facts(rq, d, err) < 0) || find_command(rq, d, err) < 0 ||
-	    (!own && d->engine == INFERENCE_VLLM && deploy_check_adapters(d->part, d->n, err) < 0))
+	    (!own && d->engine == INFERENCE_VLLM &&
+	     deploy_check_adapters(d->part, d->n, err) < 0) ||
+	    (!own && find_secret(rq, d, err) < 0))
 		return -1;
 	js_init(&js, &json);
 	js_open(&js);

@@ -104,7 +104,7 @@ const struct route_doc route_docs[] = {
 	{ HTTP_POST,   "/v1/weights", NULL, "source:text! endpoint:text? allow_patterns[text]? ignore_patterns[text]? auth_secret_name:text? team_id:text?", "weights:@Weights!", NULL, false },
 	{ HTTP_DELETE, "/v1/weights/{weights_id}", NULL, NULL, DELETED " bytes_freed:int!", NULL, false },
 	{ HTTP_GET,    "/v1/deployments", NULL, NULL, "deployments[@Deployment]!", NULL, false },
-	{ HTTP_POST,   "/v1/deployments", NULL, "training_job_id:filled! checkpoint:filled? adapters[{training_job_id:filled! checkpoint:filled?}]? name:filled? engine:enum(vllm,sglang,llama.cpp,transformers)? engine_options[text]? command:filled? image:filled? base_model:filled? accelerator:filled? memory:filled? cpu_count:int(1,4096)? environment_variables:any? replicas:int(1,64)? scale_to_zero_s:int(0,2592000)? replace:bool?", DEPLOYMENT, NULL, false },
+	{ HTTP_POST,   "/v1/deployments", NULL, "training_job_id:filled! checkpoint:filled? adapters[{training_job_id:filled! checkpoint:filled?}]? name:filled? engine:enum(vllm,sglang,llama.cpp,transformers)? engine_options[text]? command:filled? image:filled? base_model:filled? auth_secret_name:filled? accelerator:filled? memory:filled? cpu_count:int(1,4096)? environment_variables:any? replicas:int(1,64)? scale_to_zero_s:int(0,2592000)? replace:bool?", DEPLOYMENT, NULL, false },
 	{ HTTP_GET,    "/v1/deployments/{name}", NULL, NULL, DEPLOYMENT, NULL, false },
 	{ HTTP_PATCH,  "/v1/deployments/{name}", NULL, "replicas:int(1,64)? scale_to_zero_s:int(0,2592000)?", DEPLOYMENT, NULL, false },
 	{ HTTP_POST,   "/v1/deployments/{name}/stop", NULL, NULL, DEPLOYMENT, NULL, false },

@@ -62,7 +62,9 @@ def test_from_training_to_an_answer(empty_cluster, hub):
     cluster.cli("checkpoints", "pull", f"{job['id']}/checkpoint-60", cluster.folder / "base")
     saved = {path.name: path.read_bytes() for path in (cluster.folder / "base").rglob("*") if path.is_file()}
     assert "chat_template.jinja" in saved
-    hub.repo("me/base", saved)
+    hub.tokens.add("hf_mine")
+    hub.repo("me/base", saved, readers={"hf_mine"})
+    cluster.cli("secrets", "set", "hf-access-token", stdin="hf_mine")  # it is private: the team's token is for such
     second = deploy(cluster, job["id"], "--base-model", "me/base")
     assert ask(ai, "Hello").choices[0].message.content == "to be or not"
     cluster.cli("deployments", "stop", "mine")

@@ -16,9 +16,8 @@
 #ifndef SERVER_HUB_H
 #define SERVER_HUB_H
 
+#include "core/hub.h"
 #include "server/app.h"
-
-#define HUB_SECRET "hf_access_token"
 
 /* What is kept of repositories, as anybody's and as this team's (NULL: all teams'), each as a row
  * of weights. */
