@@ -172,6 +172,8 @@ static const char *start_command(struct arena *a, const struct plan *p)
 	buf_printf(&b, "vllm serve %s --port 8000 --tensor-parallel-size %u --dtype bfloat16",
 	           lora ? p->part[0].c.base_model : path, MAX(p->size.gpu_count, 1U));
 	if (lora) {
+		if (p->n > 1) /* all of them in one batch */
+			buf_printf(&b, " --max-loras %zu", p->n);
 		buf_printf(&b, " --enable-lora --max-lora-rank %" PRId64 " --lora-modules",
 		           deploy_lora_rank(p->part, p->n));
 		for (size_t i = 0; i < p->n; i++)

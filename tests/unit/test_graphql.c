@@ -182,6 +182,12 @@ static void test_deploy(void **state)
 	                       "--max-lora-rank 8 "));
 	f.ckpt[1].state = CKPT_COMPLETE;
 	f.ckpt[1].kind = "lora";
+	f.ckpt[1].base_model = f.ckpt[0].base_model;
+	d = ask(&f, MUTATION, request(&f, "checkpoint-24" AND "half", "H100-2-16x128", "true", ""));
+	assert_non_null(strstr(doc_cstr(at(d, "data.create_model_version_from_inference_template."
+	                                      "truss_config"),
+	                                ""),
+	                       "--max-loras 2 --enable-lora "));
 	f.ckpt[1].base_model = "Qwen/Qwen3-8B";
 	refused(&f, MUTATION, request(&f, "checkpoint-24" AND "half", "cpu-1x2", "true", ""),
 	        "different base models, Qwen/Qwen3-0.6B and Qwen/Qwen3-8B");
