@@ -50,6 +50,16 @@ static struct str between(struct str s, const char *open, const char *close)
 	return to == NULL ? (struct str){0} : str_n(from, (size_t)(to - from));
 }
 
+/* Azure puts an id and a time on lines of their own. */
+static struct str in_a_line(struct arena *a, struct str text)
+{
+	char *line = arena_strz(a, text);
+
+	for (char *p = line; *p != '\0'; p++)
+		*p = (unsigned char)*p < ' ' ? ' ' : *p;
+	return str_of(line);
+}
+
 /* The message in an error's body, in the format of its protocol. */
 static struct str words_of(struct arena *a, const struct http_reply *r)
 {
@@ -78,7 +88,7 @@ static struct str words_of(struct arena *a, const struct http_reply *r)
 		text = str_of(arena_printf(a, "%.*s: %.*s",
 		                           STR_ARG(between(body, "<Code>", "</Code>")),
 		                           STR_ARG(text)));
-	return text;
+	return in_a_line(a, text);
 }
 
 int http_expect(const struct http_call *call, const struct http_reply *reply, struct err *err)

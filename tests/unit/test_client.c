@@ -247,6 +247,9 @@ static void client_error_bodies(void **state UNUSED)
 		{"HTTP/1.1 403 N\r\n\r\n<?xml?><Error><Code>AccessDenied</Code>"
 	         "<Message>go away</Message></Error>",
 	         0, ERR_DENIED, 0, "AccessDenied: go away"},
+		{"HTTP/1.1 403 N\r\n\r\n<Error><Code>AuthorizationFailure</Code>"
+	         "<Message>go away\nRequestId:1\nTime:2</Message></Error>",
+	         0, ERR_DENIED, 0, "AuthorizationFailure: go away RequestId:1 Time:2"},
 		{"HTTP/1.1 404 N\r\nX-Error-Message: Repository not found\r\n\r\n", 0,
 	         ERR_NOT_FOUND, 0, "Repository not found"},
 		{"HTTP/1.1 429 N\r\nRetry-After: 17\r\n\r\nslow down", 0, ERR_BUSY, 17,
