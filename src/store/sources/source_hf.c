@@ -135,13 +135,9 @@ static int hf_open(struct source **out, struct str rest, const struct source_opt
 
 	h->base.ops = &source_hf_ops;
 	h->endpoint = source_endpoint(h->base.arena, ep != NULL ? ep : ENDPOINT_DEFAULT);
-	if (h->base.secret[0] != '\0') {
-		h->auth = xasprintf("Bearer %s", h->base.secret);
-		h->base.auth_advice = SOURCE_TOKEN_ADVICE;
-	}
 	h->signed_url = map_new();
 	lock_init(&h->lock, LOCK_SOURCE_HF);
-	if (parse(h, rest, err) < 0) {
+	if (source_bearer(&h->base, &h->auth, err) < 0 || parse(h, rest, err) < 0) {
 		source_close(&h->base);
 		return -1;
 	}

@@ -186,6 +186,23 @@ static enum err_code code_of_status(int status)
 	return status >= 500 ? ERR_UNAVAILABLE : ERR_INVALID;
 }
 
+int source_bearer(struct source *s, char **out, struct err *err)
+{
+	*out = NULL;
+	if (s->secret[0] == '\0')
+		return 0;
+	for (const char *p = s->secret; *p != '\0'; p++) {
+		if (*p <= ' ' || *p == '"' || *p == 127)
+			return err_set(err, ERR_SOURCE_SECRET_INVALID,
+			               "the secret is no token: store one alone, as it was given "
+			               "out, such as hf_...%s",
+			               s->secret[0] == '{' ? "; this one has JSON" : "");
+	}
+	*out = xasprintf("Bearer %s", s->secret);
+	s->auth_advice = SOURCE_TOKEN_ADVICE;
+	return 0;
+}
+
 /* A signature has a time in it, and stores take it for minutes only: whose clock is wrong shows in
  * the Date of the refusal. */
 static void tell_skew(const struct http_reply *reply, struct err *err)

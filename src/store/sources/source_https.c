@@ -35,10 +35,8 @@ static int open_url(struct source **out, const struct source_ops *ops, struct st
 		goto fail;
 	}
 	h->file = arena_strz(a, name);
-	if (h->base.secret[0] != '\0') {
-		h->auth = xasprintf("Bearer %s", h->base.secret);
-		h->base.auth_advice = SOURCE_TOKEN_ADVICE;
-	}
+	if (source_bearer(&h->base, &h->auth, err) < 0)
+		goto fail;
 	*out = &h->base;
 	return 0;
 fail:

@@ -54,6 +54,11 @@ int source_bucket_gs_open(struct source **out, struct str rest, const struct sou
 	"the token in auth_secret_name does not allow that, or the request was led to another "    \
 	"host, which is not given it"
 
+struct source;
+/* "Bearer" and the token in the secret, for the caller to wipe and free; NULL without a secret.
+ * ERR_SOURCE_SECRET_INVALID for what is none, such as the keys of a store: they go nowhere. */
+int source_bearer(struct source *s, char **out, struct err *err) MUST_CHECK;
+
 /* First member of every driver's own struct. */
 struct source {
 	const struct source_ops *ops;
