@@ -256,10 +256,33 @@ static const char *refused_by_vllm(const struct doc *config)
 	return plain ? NULL : "\"init_lora_weights\" changes the base model";
 }
 
+/* PEFT's kinds of adapters that are no weights to be added. */
+static bool is_prompt(struct str type)
+{
+	static const char *const types[] = {"PROMPT_TUNING",    "MULTITASK_PROMPT_TUNING",
+	                                    "P_TUNING",         "PREFIX_TUNING",
+	                                    "ADAPTION_PROMPT",  "CPT",
+	                                    "TRAINABLE_TOKENS", "CARTRIDGE"};
+
+	for (size_t i = 0; i < COUNT(types); i++)
+		if (str_ieq(type, types[i]))
+			return true;
+	return false;
+}
+
 int inference_adapter_check(const char *name, const struct doc *config, struct err *err)
 {
+	struct str type = doc_text(doc_get(config, "peft_type"));
 	const char *why = refused_by_vllm(config);
 
+	if (is_prompt(type))
+		return err_set(err, ERR_UNSUPPORTED,
+		               "checkpoint %s: \"peft_type\" is %.40s in adapter_config.json, and "
+		               "vllm takes LoRA adapters alone: start a server that loads it with "
+		               "--command",
+		               name, type.p);
+	if (type.n > 0 && !str_ieq(type, "LORA"))
+		why = "\"peft_type\" is not LORA";
 	if (listed(doc_get(config, "alora_invocation_tokens")) != NULL)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "checkpoint %s: \"alora_invocation_tokens\" is not empty in "
@@ -303,6 +326,12 @@ int inference_check(const struct inference_facts *f, enum inference_engine engin
 	if (is(f, CKPT_WHISPER) && engine != INFERENCE_VLLM)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "checkpoint %s is a Whisper model: only vllm serves it", f->name);
+	if (is(f, CKPT_WHISPER) && f->config && !f->preprocessor)
+		return err_set(
+			err, ERR_UNSUPPORTED,
+			"checkpoint %s has no preprocessor_config.json, which says what becomes "
+			"of sound: save it with processor.save_pretrained()",
+			f->name);
 	if (is(f, CKPT_LORA) && engine == INFERENCE_SGLANG)
 		return err_set(
 			err, ERR_UNSUPPORTED,

@@ -30,6 +30,7 @@ struct inference_facts {
 	const char *name; /* of the checkpoint, for messages */
 	const char *kind; /* ckpt_kind_word() */
 	bool config, tokenizer, chat_template;
+	bool preprocessor; /* what makes numbers of sound and pictures */
 	/* Paths below the checkpoint, by inference_gguf(); NULL: none. */
 	const char *gguf;        /* the model; of a split one its first file */
 	const char *gguf_lora;   /* an adapter for it */

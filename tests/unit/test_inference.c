@@ -293,6 +293,9 @@ static void what_cannot_be_served(void **state UNUSED)
 		{{.name = "c", .kind = "whisper", .config = true, .tokenizer = true},
 	         INFERENCE_SGLANG,
 	         "only vllm"},
+		{{.name = "c", .kind = "whisper", .config = true, .tokenizer = true},
+	         INFERENCE_VLLM,
+	         "no preprocessor_config.json"},
 		{{.name = "c", .kind = "lora"}, INFERENCE_VLLM, "--base-model"},
 		{{.name = "c", .kind = "lora", .base_model = "a/b", .lora_rank = 513},
 	         INFERENCE_VLLM,
@@ -342,6 +345,8 @@ static void adapters_that_vllm_refuses(void **state UNUSED)
 		{"{\"init_lora_weights\":\"gaussian\"}", NULL},
 		{"{\"use_bdlora\":null,\"use_qalora\":false,\"alora_invocation_tokens\":null}",
 	         NULL},
+		{"{\"peft_type\":\"LORA\"}", NULL},
+		{"{\"peft_type\":\"IA3\"}", "\"peft_type\" is not LORA"},
 		{"{\"bias\":\"lora_only\"}", "\"bias\" is not \"none\""},
 		{"{\"lora_bias\":true}", "\"lora_bias\" is true"},
 		{"{\"layer_replication\":[[0,2]]}", "\"layer_replication\" is not empty"},
@@ -377,6 +382,10 @@ static void activated_adapters(void **state UNUSED)
 	struct err err = {0};
 
 	assert_ok(js_parse(a, str_of("{\"alora_invocation_tokens\":[1]}"), &d, &err), &err);
+	assert_int_equal(inference_adapter_check("c", d, &err), -1);
+	assert_null(strstr(err.msg, "merge"));
+	err_clear(&err);
+	assert_ok(js_parse(a, str_of("{\"peft_type\":\"P_TUNING\"}"), &d, &err), &err);
 	assert_int_equal(inference_adapter_check("c", d, &err), -1);
 	assert_null(strstr(err.msg, "merge"));
 }
