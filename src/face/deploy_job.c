@@ -115,6 +115,37 @@ static int read_body(struct request *rq, struct deploy *d, struct err *err)
 	return read_parts(rq, body, d, err);
 }
 
+/* What is missing of it, and what a person may do about it. */
+static int not_complete(const struct model_checkpoint *c, struct err *err)
+{
+	const char *reason = c->reason != NULL ? c->reason : "";
+
+	if (str_starts(str_of(reason), "incomplete: "))
+		reason += sizeof("incomplete: ") - 1;
+	return err_set(err, ERR_CONFLICT, "checkpoint %s of job %s is %s%s%.600s%s", c->name,
+	               c->job_id, ckpt_state_word(c->state), reason[0] != '\0' ? ": " : "", reason,
+	               c->state != CKPT_INCOMPLETE
+	                       ? ""
+	                       : "; save it again, or if it is whole, say so with `stoker "
+	                         "checkpoints complete`");
+}
+
+static int no_complete(const struct deploy_part *of, const struct model_checkpoint *c, size_t n,
+                       struct err *err)
+{
+	const struct model_checkpoint *newest = NULL;
+
+	for (size_t i = 0; i < n; i++)
+		if (newest == NULL || c[i].created_ms > newest->created_ms)
+			newest = &c[i];
+	if (newest == NULL)
+		return err_set(err, ERR_CHECKPOINT_NOT_FOUND, "job %s has no checkpoint",
+		               of->job.id);
+	(void)not_complete(newest, err);
+	err_become(err, ERR_CHECKPOINT_NOT_FOUND);
+	return err_wrap(err, "job %s has no complete checkpoint", of->job.id);
+}
+
 int deploy_find(struct request *rq, const char *job_id, const char *name, struct deploy_part *out,
                 struct err *err)
 {
@@ -134,14 +165,13 @@ int deploy_find(struct request *rq, const char *job_id, const char *name, struct
 		if (found == NULL || c[i].created_ms > found->created_ms)
 			found = &c[i];
 	}
+	if (found == NULL && name != NULL)
+		return err_set(err, ERR_CHECKPOINT_NOT_FOUND, "job %s has no checkpoint \"%.200s\"",
+		               out->job.id, name);
 	if (found == NULL)
-		return err_set(err, ERR_CHECKPOINT_NOT_FOUND,
-		               name != NULL ? "job %s has no checkpoint \"%.200s\""
-		                            : "job %s has no complete checkpoint%.0s",
-		               out->job.id, name != NULL ? name : "");
+		return no_complete(out, c, n, err);
 	if (found->state != CKPT_COMPLETE)
-		return err_set(err, ERR_CONFLICT, "checkpoint %s of job %s is %s", found->name,
-		               out->job.id, ckpt_state_word(found->state));
+		return not_complete(found, err);
 	if (strcmp(found->name, ".") == 0)
 		return err_set(err, ERR_UNSUPPORTED,
 		               "job %s saves into the checkpoint folder itself, which cannot be "
@@ -312,6 +342,9 @@ static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 
 		d->facts.config = d->facts.config || str_eq(path, "config.json");
 		d->facts.tokenizer = d->facts.tokenizer || is_tokenizer(path);
+		d->facts.preprocessor = d->facts.preprocessor ||
+		                        str_eq(path, "preprocessor_config.json") ||
+		                        str_eq(path, "processor_config.json");
 		d->facts.chat_template =
 			d->facts.chat_template || str_eq(path, "chat_template.jinja");
 		if (str_ends(path, ".gguf") && look_at_gguf(rq, d, &c, i, inner, err) < 0)

@@ -384,6 +384,11 @@ def test_what_cannot_be_deployed(cluster):
     none = cluster.push(["true"])
     cluster.wait(none, "TRAINING_JOB_COMPLETED")
     assert cluster.error("deploy", none["id"]) == "checkpoint_not_found"
+    shards = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    half = trained(cluster, (1,), {"config.json": config, "model.safetensors.index.json": json.dumps(shards)})
+    for name in (half["id"], f"{half['id']}/checkpoint-1"):
+        said = cluster.refusal("deploy", name)["error"]["message"]
+        assert "checkpoint-1" in said and "is INCOMPLETE: " in said and "-of-00002.safetensors" in said and "stoker checkpoints complete" in said, said
     adapter = trained(cluster, (1,), {"adapter_config.json": json.dumps({"base_model_name_or_path": "a/b", "peft_type": "LORA", "r": 8, "use_dora": True}),
                                       "adapter_model.safetensors": "\x02" + 7 * "\0" + "{}"})
     assert '"use_dora" is true in adapter_config.json' in cluster.refusal("deploy", adapter["id"])["error"]["message"]
