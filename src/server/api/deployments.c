@@ -36,7 +36,11 @@ static int find_one(const struct ask *ask, const char *name, struct model_deploy
 
 	if (find(ask, name, out, &found, err) < 0)
 		return -1;
-	return found ? 0 : err_set(err, ERR_DEPLOYMENT_NOT_FOUND, "no deployment \"%.63s\"", name);
+	return found ? 0
+	             : err_set(err, ERR_DEPLOYMENT_NOT_FOUND,
+	                       "no deployment \"%.63s\"; `stoker deployments ls` lists "
+	                       "those that there are",
+	                       name);
 }
 
 /* As far as the job knows. */

@@ -52,6 +52,17 @@ static const char *last_line(struct app *app, struct arena *a, const char *job_i
 	return "";
 }
 
+static const char *remedy(enum job_end end)
+{
+	if (end == JOB_END_OOM)
+		return "; its model may need more memory: `stoker deploy --memory`, or memory of "
+		       "the job's compute";
+	if (end == JOB_END_OOM_CUDA)
+		return "; its model may need more GPUs: `stoker deploy --accelerator TYPE:N`, or "
+		       "a shorter context: `-- --max-model-len N` for vllm";
+	return "";
+}
+
 const char *unserved_gives_up(struct app *app, struct arena *a, const struct model_job *job,
                               const struct wire_exit *x)
 {
@@ -67,6 +78,6 @@ const char *unserved_gives_up(struct app *app, struct arena *a, const struct mod
 	return arena_printf(
 		a,
 		"its server has ended so %d times, never having taken a request, and is "
-		"not started again%s%s",
-		UNSERVED_MAX, last[0] != '\0' ? ": " : "", last);
+		"not started again%s%s%s",
+		UNSERVED_MAX, remedy(x->end), last[0] != '\0' ? ": " : "", last);
 }
