@@ -58,7 +58,8 @@ bool hub_part_ok(struct str p)
 
 bool hub_owner_is_type(struct str owner)
 {
-	static const char *const words[] = {"models", "datasets", "spaces", "kernels", "buckets"};
+	static const char *const words[] = {"models",  "datasets", "spaces",
+	                                    "kernels", "buckets",  "deployments"};
 
 	for (size_t i = 0; i < COUNT(words); i++)
 		if (str_ieq(owner, words[i]))

@@ -29,8 +29,8 @@ const char *hub_type_prefix(enum hub_type t); /* "", "datasets/", "spaces/": in 
 bool hub_type_parse(struct str word, enum hub_type *out);
 
 bool hub_part_ok(struct str part); /* an owner, or a name */
-/* Addresses, and what clients call a repository, begin with a type's name: who has it has no
- * repository that could be asked for. */
+/* Addresses, and what clients call a repository, begin with a type's name, and those of what jobs
+ * serve with "deployments": who has it has no repository that could be asked for. */
 bool hub_owner_is_type(struct str owner);
 bool hub_id_ok(struct str id); /* owner/name or name */
 /* As people type it: "owner/name" or "name", behind "datasets/", "spaces/" or nothing. *id lies in

@@ -21,9 +21,11 @@
 
 #include <signal.h>
 
+/* The first one that a path fits has it: /deployments/raw/v1/models is no file of a repository
+ * "deployments". */
 static const struct face *const faces[] = {
-	&face_training, &face_admin,       &face_graphql, &face_runner,  &face_s3,       &face_meta,
-	&face_artifact, &face_artifact_s3, &face_hub,     &face_serving, &face_identity,
+	&face_training, &face_admin,       &face_graphql, &face_runner, &face_s3,       &face_meta,
+	&face_artifact, &face_artifact_s3, &face_serving, &face_hub,    &face_identity,
 };
 
 void server_settings_reference(struct buf *out)

@@ -49,6 +49,13 @@ def served(cluster):
     return job
 
 
+def test_a_name_is_no_path_of_the_hub(cluster):
+    """/NAME/raw/REVISION/FILE and /OWNER/NAME/resolve/REVISION/FILE are files of a repository, but not below /deployments/."""
+    for path in ("raw/v1/models", "resolve/v1/models", "mine/raw/main/x", "mine/resolve/main/x"):
+        status, said = cluster.api("GET", f"/deployments/{path}")
+        assert status == 404 and f'serves "{path.partition("/")[0]}"' in said["message"], said
+
+
 def test_before_it_is_there(cluster):
     assert cluster.api("GET", "/deployments/tiny/v1/models")[0] == 404
     job = push(cluster, "tiny")
