@@ -141,6 +141,13 @@ static void source_bad_urls(void **state UNUSED)
 		{"s3://bucket/path", "{\"access_key_id\":\"x\",\"secret_access_key\":\"y\"}",
 	         ERR_SOURCE_SECRET_INVALID},
 		{"s3://bucket/path", "{\"aws_access_key_id\":\"x\"}", ERR_SOURCE_SECRET_INVALID},
+		{"s3://bucket/path",
+	         "{\"aws_access_key_id\":\"x\\r\\nHost: y\",\"aws_secret_access_key\":\"y\"}",
+	         ERR_SOURCE_SECRET_INVALID},
+		{"s3://bucket/path",
+	         "{\"aws_access_key_id\":\"x\",\"aws_secret_access_key\":\"y\","
+	         "\"aws_region\":\"example.org/\"}",
+	         ERR_SOURCE_SECRET_INVALID},
 		{"r2://bucket/path", S3_SECRET, ERR_SOURCE_INVALID},
 		{"r2://account.bucket/path", "token", ERR_SOURCE_SECRET_INVALID},
 		{"cw://b/path", S3_SECRET, ERR_SOURCE_INVALID},

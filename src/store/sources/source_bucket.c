@@ -14,6 +14,7 @@
 #include "store/sources/sts.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define AWS_AUDIENCE "sts.amazonaws.com"
@@ -46,6 +47,32 @@ struct bucket {
 
 /* --- open ------------------------------------------------------------------------------------ */
 
+/* They go into headers, and the region into the name of a host. */
+static int check_key(const struct sigv4_key *k, struct err *err)
+{
+	const struct {
+		const char *name, *value;
+	} rows[] = {{"aws_access_key_id", k->access_key},
+	            {"aws_secret_access_key", k->secret_key},
+	            {"aws_session_token", k->session_token},
+	            {"aws_region", k->region}};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		bool region = rows[i].value == k->region;
+
+		for (const char *p = rows[i].value; p != NULL && *p != '\0'; p++) {
+			if (region ? isalnum((unsigned char)*p) || *p == '-' || *p == '_'
+			           : *p > ' ' && *p < 127)
+				continue;
+			return err_set(err, ERR_SOURCE_SECRET_INVALID,
+			               "%s in S3 credentials has a character that none has: "
+			               "store it as it was given out",
+			               rows[i].name);
+		}
+	}
+	return 0;
+}
+
 /* The texts of the platform that jobs were written for; their first words are matched by scripts.
  */
 static int read_secret(struct bucket *b, struct err *err)
@@ -67,12 +94,19 @@ static int read_secret(struct bucket *b, struct err *err)
 		               "aws_access_key_id and aws_secret_access_key are required in S3 "
 		               "credentials%s",
 		               json ? "" : " (the secret is not JSON)");
-	return 0;
+	return check_key(&b->key, err);
+}
+
+/* China's regions are of a domain of their own. */
+static const char *aws_host(struct bucket *b, const char *service, const char *region)
+{
+	return arena_printf(b->base.arena, "https://%s.%s.amazonaws.com%s", service, region,
+	                    str_starts(str_of(region), "cn-") ? ".cn" : "");
 }
 
 static void set_regional_endpoint(struct bucket *b)
 {
-	b->endpoint = arena_printf(b->base.arena, "https://s3.%s.amazonaws.com", b->key.region);
+	b->endpoint = aws_host(b, "s3", b->key.region);
 }
 
 /* An address has no names below it, and neither has localhost. */
@@ -110,7 +144,8 @@ static int set_endpoint(struct bucket *b, const char *account, const struct sour
 /* Also at an address within a network of one's own there. */
 static bool is_aws(const char *endpoint)
 {
-	return str_ends(str_of(endpoint), ".amazonaws.com");
+	return str_ends(str_of(endpoint), ".amazonaws.com") ||
+	       str_ends(str_of(endpoint), ".amazonaws.com.cn");
 }
 
 /* A store of one's own has the service at its root, and is an audience of its own: what it is shown
@@ -132,8 +167,7 @@ static int set_role(struct bucket *b, const struct source_options *o, struct err
 	if (o->role_at != NULL)
 		role.by.region = o->role_at;
 	if (aws)
-		role.endpoint =
-			arena_printf(b->base.arena, "https://sts.%s.amazonaws.com", role.by.region);
+		role.endpoint = aws_host(b, "sts", role.by.region);
 	b->sts = sts_new(b->base.client, &role);
 	b->base.auth_advice = ROLE_RIGHTS;
 	return 0;
