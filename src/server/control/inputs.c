@@ -51,22 +51,21 @@ void inputs_show(struct app *app, const char *job_id, const struct job_spec *spe
                  const struct fetch_view *v, struct inputs_said *said, char *words, size_t cap)
 {
 	struct live_progress row = {.stage = "weights", .now_ms = clock_wall_ms()};
+	bool log = row.now_ms - said->ms >= PREPARE_SAY_MS;
 	struct mirror_progress sum = {0};
 
-	if (row.now_ms - said->ms < PREPARE_SAY_MS)
-		return;
 	for (size_t i = 0; i < spec->n_weights; i++) {
 		sum.bytes_total += v[i].progress.bytes_total;
 		sum.bytes_done += v[i].progress.bytes_done;
 		sum.rate_bytes_s += v[i].done ? 0 : v[i].progress.rate_bytes_s;
 		sum.storing = sum.storing || (!v[i].done && v[i].progress.storing);
-		if (v[i].done || !v[i].listed || sum.bytes_done == said->bytes)
+		if (!log || v[i].done || !v[i].listed || sum.bytes_done == said->bytes)
 			continue;
 		fetch_words(&v[i].progress, words, cap);
 		app_log(app, job_id, "weights %s: %s", spec->weights[i].source, words);
 	}
-	said->ms = row.now_ms;
-	said->bytes = sum.bytes_done;
+	if (log)
+		*said = (struct inputs_said){row.now_ms, sum.bytes_done};
 	fetch_words(&sum, words, cap);
 	row.words = words;
 	row.done = sum.bytes_done;

@@ -12,8 +12,8 @@
 #include "server/data/fetch.h"
 #include "server/control/resolved.h"
 
-#define INPUTS_MAX 16 /* jobs that are fetched for at once: twice FETCH_THREADS */
-#define INPUTS_PERIOD_MS 1000
+#define INPUTS_MAX 16        /* jobs that are fetched for at once: twice FETCH_THREADS */
+#define INPUTS_PERIOD_MS 500 /* with that of mirror.c, progress is less than a second old */
 #define INPUTS_ROOM_MS 10000 /* those that wait for room try again after so long, unless woken */
 
 void inputs_start(struct app *app); /* before the queue */
@@ -33,11 +33,11 @@ void inputs_pass(struct app *app);
 /* --- shared with prepare.c, which fetches again what was lost meanwhile --- */
 
 struct inputs_said {
-	int64_t ms; /* when progress was last shown */
+	int64_t ms; /* when the log last said so */
 	uint64_t bytes;
 };
-/* Shows how far the fetches of a job are, now and then: in its progress and its log. `words` gets
- * the sum. */
+/* Shows how far the fetches of a job are: in its progress, and now and then in its log. `words`
+ * gets the sum. */
 void inputs_show(struct app *app, const char *job_id, const struct job_spec *spec,
                  const struct fetch_view *v, struct inputs_said *said, char *words, size_t cap);
 /* The result of a finished fetch; its strings are copied into the arena. */

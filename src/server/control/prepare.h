@@ -10,7 +10,7 @@
 
 #define PREPARE_THREADS 8
 #define PREPARE_QUEUE_MAX 1000
-#define PREPARE_SAY_MS 2000  /* progress in the job's log and row */
+#define PREPARE_SAY_MS 2000  /* progress in the job's log */
 #define PREPARE_ROOM_MS 1000 /* between two tries to find room in the mirror */
 
 /* app->prepare. When it is stopped, jobs stay CREATED and go on after the next start. */

@@ -16,7 +16,7 @@
 #include <sys/queue.h>
 
 #define TICK_MS 20 /* of the kernel's clock for files, and more */
-#define ROW_EVERY_MS 1000
+#define ROW_EVERY_MS 500
 #define STORE_RATE_MS 1000 /* over which a rate is measured */
 
 struct fetch {

@@ -27,8 +27,8 @@
 #define RANGED_MIN (2 * XFER_PART_MIN)    /* larger ones come over several streams */
 #define SPACE_MARGIN ((uint64_t)64 << 20) /* left free for the rest of the server */
 #define TICK_MS 100
-#define PROGRESS_MS 1000
-#define RATE_SAMPLES 5
+#define PROGRESS_MS 250
+#define RATE_SAMPLES 20
 
 struct item {
 	const struct source_file *f;
