@@ -453,7 +453,7 @@ static void sglang(const struct inference_facts *f, const struct inference_place
 		flag(out, "--tokenizer-path", at->base);
 	chat_template(f, at, out);
 	if (f->gpus > 1)
-		buf_printf(out, " --tp %" PRIu32, f->gpus);
+		buf_printf(out, " --tp-size %" PRIu32, f->gpus);
 }
 
 static void gguf(const char *name, const char *path, const struct inference_places *at,

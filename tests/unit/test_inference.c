@@ -67,7 +67,7 @@ static void commands(void **state UNUSED)
 	         {.name = "c", .kind = "full", .config = true, .tokenizer = true, .gpus = 4},
 	         INFERENCE_SGLANG,
 	         "exec python3 -c 'PROGRAM' --model-path '/models/mine' --served-model-name "
-	         "'mine' --tp 4 --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
+	         "'mine' --tp-size 4 --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
 		{"gguf",
 	         {.name = "c", .kind = "gguf", .gguf = "it's q4.gguf", .gpus = 1},
 	         INFERENCE_LLAMA,
