@@ -375,6 +375,16 @@ int wire_told_error(int status, const char *id, const char *message, struct err 
 	return -1;
 }
 
+void wire_exec_copy(struct wire_exec *to, struct arena *a, const struct wire_exec *from)
+{
+	*to = *from;
+	to->id = arena_cstr(a, from->id);
+	to->term = arena_cstr(a, from->term);
+	to->argv = ARENA_ARRAY(a, const char *, from->n_argv + 1);
+	for (size_t i = 0; i < from->n_argv; i++)
+		to->argv[i] = arena_cstr(a, from->argv[i]);
+}
+
 #define MESSAGE(m)                                                                                 \
 	void wire_##m##_write(const struct wire_##m *from, struct buf *out)                        \
 	{                                                                                          \

@@ -279,6 +279,8 @@ struct wire_desired {
 	size_t n_exec;
 };
 
+/* All of it in `a`. */
+void wire_exec_copy(struct wire_exec *to, struct arena *a, const struct wire_exec *from);
 /* What both connections of such a command are switched to: io/resumable.h says how it is spoken. */
 #define EXEC_PROTOCOL "stoker-exec"
 

@@ -406,19 +406,6 @@ struct execs *execs_new(const struct exec_options *o)
 	return x;
 }
 
-static void copy_command(struct command *c, const struct wire_exec *from)
-{
-	struct wire_exec *to = &c->what;
-
-	c->a = arena_new();
-	*to = *from;
-	to->id = arena_cstr(c->a, from->id);
-	to->term = arena_cstr(c->a, from->term);
-	to->argv = ARENA_ARRAY(c->a, const char *, from->n_argv + 1);
-	for (size_t i = 0; i < from->n_argv; i++)
-		to->argv[i] = arena_cstr(c->a, from->argv[i]);
-}
-
 void execs_run(struct execs *x, const struct wire_exec *command)
 {
 	struct command *c = NULL;
@@ -439,7 +426,8 @@ void execs_run(struct execs *x, const struct wire_exec *command)
 	c->refused = running >= EXECS_AT_ONCE;
 	c->ended = c->closing = false;
 	c->in = (struct sandbox_inside){.in_fd = -1, .out_fd = -1, .err_fd = -1, .kill_fd = -1};
-	copy_command(c, command);
+	c->a = arena_new();
+	wire_exec_copy(&c->what, c->a, command);
 	if (pthread_create(&c->thread, NULL, run, c) != 0)
 		abort();
 	c->used = true;

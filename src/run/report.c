@@ -89,16 +89,6 @@ static bool seen_exec(struct report *r, const char *id)
 	return false;
 }
 
-static void copy_exec(struct wire_exec *to, const struct wire_exec *x, struct arena *a)
-{
-	*to = *x;
-	to->id = arena_cstr(a, x->id);
-	to->term = x->term == NULL ? NULL : arena_cstr(a, x->term);
-	to->argv = ARENA_ARRAY(a, const char *, x->n_argv + 1);
-	for (size_t i = 0; i < x->n_argv; i++)
-		to->argv[i] = arena_cstr(a, x->argv[i]);
-}
-
 static void take_exec(struct report *r, const struct wire_exec *x)
 {
 	if (strlen(x->id) >= REPORT_EXEC_ID_MAX || (x->n_argv == 0 && !x->input) ||
@@ -106,7 +96,7 @@ static void take_exec(struct report *r, const struct wire_exec *x)
 		return; /* the server repeats what was not answered */
 	copy_cut(r->seen[r->n_seen % REPORT_EXECS_MAX], REPORT_EXEC_ID_MAX, x->id);
 	r->n_seen++;
-	copy_exec(&r->exec[r->n_exec++], x, r->execs_arena);
+	wire_exec_copy(&r->exec[r->n_exec++], r->execs_arena, x);
 }
 
 /* Orders only ever grow: a late answer takes nothing back. */
@@ -410,7 +400,7 @@ bool report_exec(struct report *r, struct arena *a, struct wire_exec *out)
 	if (r->n_exec > 0) {
 		struct wire_exec *x = &r->exec[0];
 
-		copy_exec(out, x, a);
+		wire_exec_copy(out, a, x);
 		memmove(x, x + 1, (r->n_exec - 1) * sizeof(*x));
 		r->n_exec--;
 		if (r->n_exec == 0)

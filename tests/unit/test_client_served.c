@@ -4,8 +4,7 @@
  */
 #include "base/clock.h"
 #include "io/httpd.h"
-#include "io/proc.h"
-#include "unit.h"
+#include "tls_fixture.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -223,50 +222,18 @@ static void client_bodies(void **state UNUSED)
 /* TLS: a server nobody vouches for is refused, with its certificate as the CA it is believed. */
 static void client_tls(void **state UNUSED)
 {
-	char dir[] = "/tmp/stoker-tls-XXXXXX", cert[64], key[64];
+	struct tls_files tls;
 	AUTO_HTTP_CLIENT struct http_client *wary = http_client_new(&(struct http_policy){0});
 	AUTO_HTTP_CLIENT struct http_client *sure = NULL;
 	AUTO_HTTP_REPLY struct http_reply r = {0};
-	AUTO_BUF struct buf out = BUF_INIT(65536);
 	AUTO_FREE char *url = NULL, *down = NULL, *other = NULL, *whole = NULL;
 	struct httpd *h, *plain;
 	struct err err = {0};
-	int code = -1;
 
-	if (proc_find("openssl", (char[4096]){0}) == NULL)
-		return; /* nothing here makes certificates */
-	assert_non_null(mkdtemp(dir));
-	FMT(cert, "%s/cert.pem", dir);
-	FMT(key, "%s/key.pem", dir);
-	{
-		const char *const argv[] = {"openssl",
-		                            "req",
-		                            "-x509",
-		                            "-newkey",
-		                            "ec",
-		                            "-pkeyopt",
-		                            "ec_paramgen_curve:prime256v1",
-		                            "-nodes",
-		                            "-days",
-		                            "2",
-		                            "-subj",
-		                            "/CN=localhost",
-		                            "-addext",
-		                            "subjectAltName=IP:127.0.0.1",
-		                            "-keyout",
-		                            key,
-		                            "-out",
-		                            cert,
-		                            NULL};
-
-		assert_ok(
-			proc_run(argv, (struct str){0}, clock_mono_ms() + 60000, &out, &code, &err),
-			&err);
-		assert_int_equal(code, 0);
-	}
-	h = serve(cert, key);
+	tls_make(&tls);
+	h = serve(tls.cert, tls.key);
 	plain = serve(NULL, NULL);
-	sure = http_client_new(&(struct http_policy){.ca_file = cert});
+	sure = http_client_new(&(struct http_policy){.ca_file = tls.cert});
 	url = xasprintf("https://127.0.0.1:%u/mirror", httpd_port(h));
 	whole = xasprintf("https://127.0.0.1:%u/file", httpd_port(h));
 	other = xasprintf("https://localhost:%u/mirror", httpd_port(h));
@@ -286,9 +253,7 @@ static void client_tls(void **state UNUSED)
 	           &err, ERR_DENIED, "https to http");
 	httpd_stop(h);
 	httpd_stop(plain);
-	(void)unlink(cert);
-	(void)unlink(key);
-	(void)rmdir(dir);
+	tls_remove(&tls);
 }
 
 struct crowd {

@@ -5,8 +5,7 @@
 #include "base/clock.h"
 #include "io/httpd_impl.h"
 #include "io/line.h"
-#include "io/proc.h"
-#include "unit.h"
+#include "tls_fixture.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -178,57 +177,21 @@ static void bytes_go_both_ways(void **state UNUSED)
 
 static void over_tls(void **state UNUSED)
 {
-	char dir[] = "/tmp/stoker-tls-XXXXXX", cert[64], key[64];
 	AUTO_HTTP_CLIENT struct http_client *sure = NULL;
-	AUTO_BUF struct buf out = BUF_INIT(65536);
+	struct tls_files tls;
+	struct upgrade *u;
 	struct httpd *h;
-	struct err err = {0};
-	int code = -1;
 
-	assert_non_null(proc_find("openssl", (char[4096]){0}));
-	assert_non_null(mkdtemp(dir));
-	FMT(cert, "%s/cert.pem", dir);
-	FMT(key, "%s/key.pem", dir);
-	{
-		const char *const argv[] = {"openssl",
-		                            "req",
-		                            "-x509",
-		                            "-newkey",
-		                            "ec",
-		                            "-pkeyopt",
-		                            "ec_paramgen_curve:prime256v1",
-		                            "-nodes",
-		                            "-days",
-		                            "2",
-		                            "-subj",
-		                            "/CN=localhost",
-		                            "-addext",
-		                            "subjectAltName=IP:127.0.0.1",
-		                            "-keyout",
-		                            key,
-		                            "-out",
-		                            cert,
-		                            NULL};
-
-		assert_ok(
-			proc_run(argv, (struct str){0}, clock_mono_ms() + 60000, &out, &code, &err),
-			&err);
-		assert_int_equal(code, 0);
-	}
-	h = serve(cert, key);
-	sure = http_client_new(&(struct http_policy){.ca_file = cert});
+	tls_make(&tls);
+	h = serve(tls.cert, tls.key);
+	sure = http_client_new(&(struct http_policy){.ca_file = tls.cert});
 	trip(open_echo(sure, h, "https"));
 	/* and as the listener ends */
-	{
-		struct upgrade *u = open_echo(sure, h, "https");
-
-		httpd_stop(h);
-		(void)pthread_join(owner.thread, NULL);
-		upgrade_close(u);
-	}
-	(void)unlink(cert);
-	(void)unlink(key);
-	(void)rmdir(dir);
+	u = open_echo(sure, h, "https");
+	httpd_stop(h);
+	(void)pthread_join(owner.thread, NULL);
+	upgrade_close(u);
+	tls_remove(&tls);
 }
 
 /* Is a reply there, head and body? */

@@ -338,19 +338,6 @@ static struct exec *find(struct execs *all, const char *id)
 	return NULL;
 }
 
-static const struct wire_exec *copy_of(const struct wire_exec *x, const char *id, struct arena *a)
-{
-	struct wire_exec *c = arena_alloc(a, sizeof(*c));
-
-	*c = *x;
-	c->id = arena_cstr(a, id);
-	c->term = x->term == NULL ? NULL : arena_cstr(a, x->term);
-	c->argv = ARENA_ARRAY(a, const char *, x->n_argv + 1);
-	for (size_t i = 0; i < x->n_argv; i++)
-		c->argv[i] = arena_cstr(a, x->argv[i]);
-	return c;
-}
-
 void exec_desired(struct app *app, struct arena *a, const char *attempt_id, uint32_t rank,
                   struct wire_desired *out, uint64_t *generation)
 {
@@ -366,7 +353,7 @@ void exec_desired(struct app *app, struct arena *a, const char *attempt_id, uint
 			continue;
 		*generation = MAX(*generation, e->generation);
 		if (!e->taken && e->state == EXEC_OPEN && out->n_exec < EXEC_MAX)
-			out->exec[out->n_exec++] = *copy_of(&e->what, e->id, a);
+			wire_exec_copy(&out->exec[out->n_exec++], a, &e->what);
 	}
 	lock_give(&all->lock);
 }
@@ -436,7 +423,8 @@ static int start_command(const struct ask *ask, const char *job_id, uint32_t ran
 	e->id = app_id(e->a, 12);
 	e->job_id = arena_cstr(e->a, job_id);
 	e->attempt_id = arena_cstr(e->a, job.attempt_id);
-	e->what = *copy_of(what, e->id, e->a);
+	wire_exec_copy(&e->what, e->a, what);
+	e->what.id = e->id;
 	e->rank = rank;
 	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
 	*exec_id = arena_cstr(ask->a, e->id);
