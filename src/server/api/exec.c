@@ -240,6 +240,7 @@ static void tend_alone(struct end *x, int64_t now)
 static void tend_ends(struct exec *e, int64_t now)
 {
 	struct end *client = &e->end[EXEC_CLIENT], *runner = &e->end[EXEC_RUNNER];
+	bool over;
 
 	if (!e->joined && client->u != NULL && runner->u != NULL)
 		join_ends(e, now);
@@ -248,10 +249,12 @@ static void tend_ends(struct exec *e, int64_t now)
 			tend_alone(client, now);
 		if (runner->u != NULL)
 			tend_alone(runner, now);
+		e->client_ms = client->u != NULL ? now : e->client_ms;
 		return;
 	}
-	if (!move(client, runner, now) || !move(runner, client, now) ||
-	    now - client->heard_ms > EXEC_AWAY_MS || now - runner->heard_ms > EXEC_AWAY_MS)
+	over = !move(client, runner, now) || !move(runner, client, now);
+	e->client_ms = client->heard_ms;
+	if (over || now - client->heard_ms > EXEC_AWAY_MS || now - runner->heard_ms > EXEC_AWAY_MS)
 		cut(e);
 }
 
@@ -259,19 +262,15 @@ static void tend_ends(struct exec *e, int64_t now)
 static void tend(struct exec *e, int64_t now)
 {
 	welcome(e);
-	if (e->joined)
-		e->client_ms = e->end[EXEC_CLIENT].heard_ms;
-	else if (e->end[EXEC_CLIENT].u != NULL)
-		e->client_ms = now;
+	if (e->state == EXEC_OPEN)
+		tend_ends(e, now);
 	if (e->state == EXEC_OPEN && !e->taken && now - e->started_ms > EXEC_TAKE_MS)
 		exec_to(e, EXEC_OVER,
 		        "the job's runner did not accept the command; is its node up, and of this "
 		        "version?");
 	else if (e->state == EXEC_OPEN && now - e->client_ms > EXEC_AWAY_MS)
 		exec_to(e, EXEC_HUNG, EXEC_AWAY_WORDS);
-	if (e->state == EXEC_OPEN)
-		tend_ends(e, now);
-	else
+	if (e->state != EXEC_OPEN)
 		cut(e); /* who comes again is told */
 }
 
