@@ -538,6 +538,13 @@ void inference_command(const struct inference_facts *f, enum inference_engine en
 	assert(at->n_more == 0 || (engine == INFERENCE_VLLM && is(f, CKPT_LORA)));
 	/* what the engine gets is at the start, where messages about the job show it */
 	buf_printf(out, "if %s; then ", engines[engine].there);
+	if (f->pickle != NULL && !f->safetensors) {
+		buf_puts(out, "echo ");
+		buf_shell(out, f->pickle);
+		buf_puts(out,
+		         "' is a pickle, which can run code where it is loaded: save the model as "
+		         "safetensors' >&2; ");
+	}
 	if (engine == INFERENCE_TRANSFORMERS)
 		transformers_folder(f, at, out);
 	buf_printf(out, "%sexec %s", engines[engine].variables, engines[engine].program);

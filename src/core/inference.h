@@ -31,6 +31,8 @@ struct inference_facts {
 	const char *kind; /* ckpt_kind_word() */
 	bool config, tokenizer, chat_template;
 	bool preprocessor; /* what makes numbers of sound and pictures */
+	bool safetensors;
+	const char *pickle; /* weights of which nothing is safetensors: "pytorch_model.bin" */
 	/* Paths below the checkpoint, by inference_gguf(); NULL: none. */
 	const char *gguf;        /* the model; of a split one its first file */
 	const char *gguf_lora;   /* an adapter for it */

@@ -319,6 +319,13 @@ int deploy_check_adapters(const struct deploy_part *part, size_t n, struct err *
 	return 0;
 }
 
+/* Weights as torch.save() writes them. */
+static bool is_pickle(struct str path)
+{
+	return (str_starts(path, "pytorch_model") || str_starts(path, "adapter_model")) &&
+	       (str_ends(path, ".bin") || str_ends(path, ".pt"));
+}
+
 static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 {
 	const struct model_checkpoint *first = &d->part[0].c;
@@ -345,6 +352,9 @@ static int find_facts(struct request *rq, struct deploy *d, struct err *err)
 		d->facts.preprocessor = d->facts.preprocessor ||
 		                        str_eq(path, "preprocessor_config.json") ||
 		                        str_eq(path, "processor_config.json");
+		d->facts.safetensors = d->facts.safetensors || str_ends(path, ".safetensors");
+		if (is_pickle(path))
+			d->facts.pickle = inner;
 		d->facts.chat_template =
 			d->facts.chat_template || str_eq(path, "chat_template.jinja");
 		if (str_ends(path, ".gguf") && look_at_gguf(rq, d, &c, i, inner, err) < 0)

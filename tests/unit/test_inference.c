@@ -37,6 +37,28 @@ static void commands(void **state UNUSED)
 	         INFERENCE_VLLM,
 	         "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve '/models/mine' "
 	         "--served-model-name 'mine' --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
+		{"pickles",
+	         {.name = "c",
+	          .kind = "full",
+	          .config = true,
+	          .tokenizer = true,
+	          .pickle = "pytorch_model.bin"},
+	         INFERENCE_VLLM,
+	         "echo 'pytorch_model.bin'' is a pickle, which can run code where it is loaded: "
+	         "save the "
+	         "model as safetensors' >&2; VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve "
+	         "'/models/mine' --served-model-name 'mine' --host 127.0.0.1 --port "
+	         "\"$STOKER_SERVE_PORT\""},
+		{"pickles beside what is none",
+	         {.name = "c",
+	          .kind = "full",
+	          .config = true,
+	          .tokenizer = true,
+	          .safetensors = true,
+	          .pickle = "pytorch_model.bin"},
+	         INFERENCE_VLLM,
+	         "VLLM_API_KEY=\"$STOKER_SERVE_KEY\" exec vllm serve '/models/mine' "
+	         "--served-model-name 'mine' --host 127.0.0.1 --port \"$STOKER_SERVE_PORT\""},
 		{"without a tokenizer, on two GPUs",
 	         {.name = "c",
 	          .kind = "full",
