@@ -41,6 +41,7 @@ struct principal {
 #define PRINCIPAL_MAGIC 0x3405eU
 	const char *token_id, *name;
 	enum model_role role;
+	int64_t expires_ms;     /* of the token; 0: never */
 	const char *team_id;    /* NULL: all teams */
 	const char *attempt_id; /* SCOPE_RUNNER: the only attempt, */
 	uint32_t node_rank;     /* and node, that it may speak of */

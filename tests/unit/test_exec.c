@@ -42,6 +42,7 @@ struct world {
 	struct fixture *f;
 	struct model_job j;
 	struct principal *w; /* the runner */
+	const struct principal *client;
 	struct httpd *h;
 	struct http_client *c;
 	const char *id; /* of the command */
@@ -56,6 +57,7 @@ static void up(struct world *w, struct fixture *f)
 
 	*w = (struct world){.f = f, .end = {LINE_INIT, LINE_INIT}};
 	w->w = fixture_running(f, "", "", &w->j);
+	w->client = f->admin;
 	assert_ok(httpd_start(&o, &w->h, &f->err), &f->err);
 	w->c = http_client_new(&(struct http_policy){0});
 	assert_ok(exec_ops.start(ADMIN(f), w->j.id, 0,
@@ -81,7 +83,7 @@ static void come(struct world *w, enum exec_end which)
 	                                             httpd_port(w->h),
 	                                             is_client ? "client" : "runner", w->id)};
 	struct upgrade *u = NULL;
-	const struct ask *ask = is_client ? ADMIN(w->f) : AS(w->f, w->w);
+	const struct ask *ask = AS(w->f, is_client ? w->client : w->w);
 
 	assert_ok(exec_ops.may_join(ask, is_client ? w->j.id : NULL, w->id, &w->f->err),
 	          &w->f->err);
@@ -239,10 +241,54 @@ static void who_is_silent_has_gone(void **state)
 	down(&w);
 }
 
+/* A connection is good for as long as the token that its client came with. */
+static void a_token_that_is_good_no_more(void **state)
+{
+	struct fixture *f = *state;
+	struct model_token t = {0};
+	struct principal who;
+	struct world w;
+	char *plain = NULL;
+
+	up(&w, f);
+	for (int i = 0; i < 2; i++) {
+		char *id = NULL;
+
+		assert_ok(exec_ops.start(ADMIN(f), w.j.id, 0, &(struct wire_exec){ARGV("ls")}, &id,
+		                         &f->err),
+		          &f->err);
+		w.id = id;
+		assert_ok(token_ops.create(ADMIN(f), "of one", NULL, ROLE_MEMBER,
+		                           clock_wall_ms() + 60000, &t, &plain, &f->err),
+		          &f->err);
+		who = *f->admin;
+		who.token_id = t.id;
+		who.expires_ms = t.expires_ms;
+		w.client = &who;
+		come(&w, EXEC_CLIENT);
+		come(&w, EXEC_RUNNER);
+		resumable_put(&w.end[EXEC_CLIENT].r, FRAME_IN, STR_LIT("x"));
+		UNTIL(&w, has(&w.end[EXEC_RUNNER], FRAME_IN, "x")); /* they have met */
+		if (i == 0)
+			assert_ok(token_ops.remove(ADMIN(f), t.id, &f->err), &f->err);
+		else
+			clock_fake(t.expires_ms, clock_mono_ms());
+		UNTIL(&w, w.end[EXEC_RUNNER].u == NULL && w.end[EXEC_CLIENT].u == NULL);
+		assert_err(exec_ops.may_join(AS(f, w.w), NULL, w.id, &f->err), &f->err,
+		           ERR_CONFLICT, "token");
+		for (int end = 0; end < 2; end++) {
+			line_done(&w.end[end]);
+			w.end[end] = (struct line)LINE_INIT;
+		}
+	}
+	down(&w);
+}
+
 static const struct CMUnitTest tests[] = {
 	FIXTURE_TEST(both_ends_meet),
 	FIXTURE_TEST(who_may_not_come),
 	FIXTURE_TEST(who_is_silent_has_gone),
+	FIXTURE_TEST(a_token_that_is_good_no_more),
 };
 
 UNIT_MAIN(tests)

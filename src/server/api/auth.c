@@ -2,6 +2,7 @@
 #include "server/api/auth.h"
 #include "io/proof.h"
 #include "server/api/ctx.h"
+#include "server/api/exec.h"
 #include "server/control/compile.h"
 #include "server/control/specs.h"
 #include "server/data/repos.h"
@@ -138,6 +139,7 @@ static int person_principal(struct app *app, struct arena *a, const char *hash, 
 	w->token_id = t.id;
 	w->team_id = t.team_id;
 	w->role = t.role;
+	w->expires_ms = t.expires_ms;
 	return 0;
 }
 
@@ -459,6 +461,7 @@ static int remove_token(const struct ask *ask, const char *id, struct err *err)
 	if (meta_token_del(app->meta, id, err) < 0)
 		return -1;
 	auth_forget(app);
+	exec_token_gone(app, id);
 	log_info("token deleted: id=%s name=%s by=%s", id, t.name, ask->principal->name);
 	return 0;
 }

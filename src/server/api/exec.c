@@ -43,6 +43,9 @@ struct exec {
 	bool joined;                 /* both are here */
 	int64_t started_ms, touched_ms;
 	int64_t client_ms; /* when the client was last here */
+	/* What it may be here with; expires_ms 0: for good. */
+	char token_id[MODEL_ID_CAP];
+	int64_t expires_ms;
 	TAILQ_ENTRY(exec) link;
 };
 
@@ -270,6 +273,8 @@ static void tend(struct exec *e, int64_t now)
 		        "version?");
 	else if (e->state == EXEC_OPEN && now - e->client_ms > EXEC_AWAY_MS)
 		exec_to(e, EXEC_HUNG, EXEC_AWAY_WORDS);
+	else if (e->state == EXEC_OPEN && e->expires_ms != 0 && clock_wall_ms() >= e->expires_ms)
+		exec_to(e, EXEC_HUNG, EXEC_TOKEN_WORDS);
 	if (e->state != EXEC_OPEN)
 		cut(e); /* who comes again is told */
 }
@@ -372,6 +377,28 @@ void exec_attempt_over(struct app *app, const char *attempt_id)
 	event_set(all->wake_fd);
 }
 
+void exec_token_gone(struct app *app, const char *token_id)
+{
+	struct execs *all = app->execs;
+	struct exec *e;
+
+	lock_take(&all->lock);
+	TAILQ_FOREACH(e, &all->all, link)
+	{
+		if (e->state == EXEC_OPEN && strcmp(e->token_id, token_id) == 0)
+			exec_to(e, EXEC_HUNG, EXEC_TOKEN_WORDS);
+	}
+	lock_give(&all->lock);
+	event_set(all->wake_fd);
+}
+
+/* The client is asked for its token once: the connection is good for as long as that one is. */
+static void set_token(struct exec *e, const struct principal *who)
+{
+	FMT(e->token_id, "%s", who->token_id);
+	e->expires_ms = who->expires_ms;
+}
+
 /* Without room, the one that ended first makes it. A runner tells a few more than it runs that they
  * are too many; those beyond would wait for it in vain. */
 static int insert(struct execs *all, struct exec *e, struct err *err)
@@ -425,6 +452,7 @@ static int start_command(const struct ask *ask, const char *job_id, uint32_t ran
 	wire_exec_copy(&e->what, e->a, what);
 	e->what.id = e->id;
 	e->rank = rank;
+	set_token(e, ask->principal);
 	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
 	*exec_id = arena_cstr(ask->a, e->id);
 	lock_take(&all->lock);
@@ -480,6 +508,8 @@ static int may_join(const struct ask *ask, const char *job_id, const char *exec_
 		r = 0;
 	if (r == 0 && job_id == NULL)
 		e->taken = true;
+	else if (r == 0)
+		set_token(e, ask->principal);
 	lock_give(&all->lock);
 	return r;
 }

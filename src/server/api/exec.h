@@ -5,8 +5,8 @@
  * repeat (io/resumable.h), and who is slow holds up the other.
  *
  * Either end says something every few seconds. A client that is silent for EXEC_AWAY_MS has gone:
- * its command is hung up. All ends with the server's life: the runner then hangs up what was not
- * left to itself, the caller is told.
+ * its command is hung up, as is that of one whose token is deleted or expires. All ends with the
+ * server's life: the runner then hangs up what was not left to itself, the caller is told.
  */
 #ifndef EXEC_H
 #define EXEC_H
@@ -21,6 +21,7 @@
 #define EXEC_WORD_MS 5000             /* to one that waits for the other */
 #define EXEC_TAKE_MS 30000            /* for its runner to come */
 #define EXEC_AWAY_WORDS "the client was silent for 20 s, so the command was ended"
+#define EXEC_TOKEN_WORDS "the token of who ran it is good no more, so the command was ended"
 #define EXEC_JOB_OVER_WORDS "the job has ended"
 
 void exec_start(struct app *app);
@@ -32,5 +33,7 @@ void exec_desired(struct app *app, struct arena *a, const char *attempt_id, uint
                   struct wire_desired *out, uint64_t *generation);
 /* The attempt is over: so are its commands. */
 void exec_attempt_over(struct app *app, const char *attempt_id);
+/* It was deleted: the commands of who holds it are hung up. */
+void exec_token_gone(struct app *app, const char *token_id);
 
 #endif
