@@ -236,12 +236,18 @@ static void look_for_end(struct pump *p, bool readable)
 	p->ended_ms = clock_mono_ms();
 }
 
+/* Nobody is waited for any more: the job is over, and its runner wants to end. */
+static bool is_late(const struct pump *p)
+{
+	return p->closing_ms != 0 && clock_mono_ms() - p->closing_ms > LAST_MS;
+}
+
 /* It has ended: is there nothing more to come? */
 static bool is_drained(const struct pump *p, bool quiet)
 {
 	bool open = p->side[0].fd >= 0 || p->side[1].fd >= 0;
 
-	if (!open || p->hung_ms != 0 || p->drained > DRAIN_MAX)
+	if (!open || p->hung_ms != 0 || p->drained > DRAIN_MAX || is_late(p))
 		return true;
 	return quiet && (!p->c->in.tty || clock_mono_ms() - p->ended_ms >= DRAIN_MS);
 }
@@ -297,6 +303,8 @@ static void turn(struct pump *p, bool *quiet)
 	                     poll_input(p)};
 
 	*quiet = poll(f, COUNT(f), wait_ms(p)) == 0;
+	if (c->closing && p->closing_ms == 0)
+		p->closing_ms = clock_mono_ms();
 	for (size_t i = 0; i < COUNT(p->side); i++) {
 		if (f[i].fd >= 0 && f[i].revents != 0)
 			read_side(p, &p->side[i]);
@@ -318,11 +326,8 @@ static void see_off(struct pump *p, int code)
 	char byte = (char)code;
 	bool quiet;
 
-	while (p->person == PERSON_HERE && (!p->told || !resumable_all_used(&p->line.r))) {
-		if (p->c->closing && p->closing_ms == 0)
-			p->closing_ms = clock_mono_ms();
-		if (p->closing_ms != 0 && clock_mono_ms() - p->closing_ms > LAST_MS)
-			break;
+	while (p->person == PERSON_HERE && (!p->told || !resumable_all_used(&p->line.r)) &&
+	       !is_late(p)) {
 		if (!p->told && is_put(p)) {
 			resumable_put(&p->line.r, FRAME_EXIT, str_n(&byte, 1));
 			p->told = true;

@@ -217,6 +217,20 @@ def test_a_reader_that_stops_holds_up_the_command(cluster, job):
         client.wait(DEADLINE_S)
 
 
+def test_what_nobody_reads_holds_up_no_runner(cluster, job):
+    """The command has ended, but not all that it printed is on the way when its job ends."""
+    client = subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", "head -c 380000 /dev/zero; touch /tmp/all"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, env=cluster.cli_environment())
+    try:
+        until(lambda: run(cluster, job, "test", "-e", "/tmp/all")[0] == 0)
+        cluster.cli("stop", job["id"], "--now")
+        until(lambda: not cluster.runners())
+    finally:
+        client.kill()
+        client.wait(DEADLINE_S)
+        client.stdout.close()
+
+
 def test_a_shell(cluster, job):
     with shell(cluster, job) as s:
         s.does("echo $TERM-$((40+2))", "xterm-256color-42")
