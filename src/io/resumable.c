@@ -200,10 +200,13 @@ static int on_frame(struct resumable *r, enum frame_kind kind, struct str bytes,
 	case FRAME_LEAVE:
 		r->leave = true;
 		return 0;
+	case FRAME_END:
+		if (bytes.n != 0)
+			return out_of_step("an end with bytes", err);
+		break;
 	case FRAME_OUT:
 	case FRAME_ERR:
 	case FRAME_IN:
-	case FRAME_END:
 	case FRAME_EXIT:
 		break;
 	}

@@ -147,6 +147,7 @@ static const struct {
 	{"an offset that was not sent", "\1\0\0\10\0\0\0\0\0\0\0\1", 12, "was not sent"},
 	{"an offset of all bits", "\1\0\0\10\377\377\377\377\377\377\377\377", 12, "was not sent"},
 	{"a size of 3 bytes", "\3\0\0\3\0\1\0", 7, "another size"},
+	{"an end with bytes", "\11\0\0\1x", 5, "an end with bytes"},
 };
 
 static void what_is_no_such_end_is_told(void **state UNUSED)
