@@ -226,6 +226,9 @@ static void who_is_silent_has_gone(void **state)
 		assert_err(exec_ops.may_join(ask, i == 0 ? w.j.id : NULL, w.id, &f->err), &f->err,
 		           ERR_CONFLICT, "silent for 20 s");
 	}
+	assert_ok(exec_ops.done(AS(f, w.w), w.id, &f->err), &f->err);
+	assert_err(exec_ops.may_join(ADMIN(f), w.j.id, w.id, &f->err), &f->err, ERR_CONFLICT,
+	           "silent for 20 s"); /* the reason stays */
 	/* and a runner that never comes */
 	assert_ok(
 		exec_ops.start(ADMIN(f), w.j.id, 0, &(struct wire_exec){ARGV("ls")}, &id, &f->err),

@@ -542,7 +542,7 @@ static int end_command(const struct ask *ask, const char *exec_id, struct err *e
 	lock_take(&all->lock);
 	e = find_for(ask, NULL, exec_id, err);
 	if (e != NULL && e->state != EXEC_OVER)
-		exec_to(e, EXEC_OVER, "the command has ended");
+		exec_to(e, EXEC_OVER, e->why != NULL ? e->why : "the command has ended");
 	lock_give(&all->lock);
 	event_set(all->wake_fd);
 	return e == NULL ? -1 : 0;
