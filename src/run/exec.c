@@ -90,6 +90,10 @@ static void connect_if_due(struct pump *p)
 
 	if (p->person != PERSON_HERE || line_wait_ms(&p->line) > 0)
 		return;
+	if (clock_mono_ms() - p->line.heard_ms > LINE_AWAY_MS) { /* its person hears nothing */
+		leave(p, PERSON_GONE);
+		return;
+	}
 	if (report_exec_open(c->o->report, c->what.id, &c->closing, &u, &status, &err) == 0)
 		line_begin(&p->line, u);
 	else if (status == 400 || status == 426 || report_status_refuses(status)) {
@@ -275,6 +279,7 @@ static void pump_init(struct pump *p, struct command *c)
 	                   .line = LINE_INIT,
 	                   .side = {{.fd = -1, .kind = FRAME_OUT}, {.fd = -1, .kind = FRAME_ERR}},
 	                   .chunk = BUF_INIT(CHUNK)};
+	p->line.heard_ms = clock_mono_ms();
 	for (size_t i = 0; i < COUNT(p->side); i++) {
 		redact_stream_init(&p->side[i].stream, c->o->redact);
 		p->side[i].clean = (struct buf)BUF_INIT((size_t)64 << 20);
