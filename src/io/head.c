@@ -28,7 +28,7 @@ static const char *const once[] = {
 	"x-forwarded-proto",
 };
 
-static bool is_token(struct str s)
+bool head_is_token(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++) {
 		char c = s.p[i];
@@ -81,7 +81,7 @@ const char *head_fault(const struct exchange *x, bool needs_host)
 	unsigned seen[COUNT(once)] = {0}, hosts = 0;
 
 	for (const struct header *h = x->headers; h != NULL; h = h->next) {
-		if (!is_token(h->name))
+		if (!head_is_token(h->name))
 			return "a header's name contains an invalid character";
 		if (!is_text(h->value))
 			return "a header contains a control character";

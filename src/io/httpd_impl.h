@@ -302,6 +302,7 @@ void head_begin(struct head *h, const char *uri); /* before anything of the line
 void head_line(struct head *h, const char *method, const char *version);
 void head_field(struct head *h, const char *name, const char *value); /* in order */
 bool head_is_whole(const struct head *h, size_t bytes);
+bool head_is_token(struct str s); /* as names of headers are */
 /* Why the headers are refused, or NULL. */
 const char *head_fault(const struct exchange *x, bool needs_host);
 /* How long the body is; false when that is not clear. */

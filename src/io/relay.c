@@ -21,7 +21,8 @@
  * without a word, and tried again by the kernel after 1, 3, 7, 15 s. */
 #define GENTLY_MS 10
 #define GENTLY_N 4
-#define HEADERS_MAX ((size_t)64 << 10) /* of the reply */
+#define HEADERS_MAX ((size_t)16 << 10) /* of the reply: libmicrohttpd has room for it */
+#define NAMED_MAX ((size_t)1 << 10)    /* by the Connection lines of one head: words */
 #define STATUS_MIN 200
 #define STATUS_MAX 599
 
@@ -47,23 +48,59 @@ static bool is_one_of(struct str name, const char *const *list)
 }
 
 /* About one connection, and those that a connection names are refused with it: see `Connection`. */
-static const char *const hop[] = {"Connection",
-                                  "Keep-Alive",
-                                  "Proxy-Connection",
-                                  "TE",
-                                  "Proxy-Authorization",
-                                  "Trailer",
-                                  "Transfer-Encoding",
-                                  "Upgrade",
-                                  "Proxy-Authenticate",
-                                  "Content-Length",
-                                  NULL};
+static const char *const hop[] = {"Connection",          "Keep-Alive",
+                                  "Proxy-Connection",    "TE",
+                                  "Proxy-Authorization", "Trailer",
+                                  "Transfer-Encoding",   "Upgrade",
+                                  "Proxy-Authenticate",  "Proxy-Authentication-Info",
+                                  "Content-Length",      NULL};
 static const char *const ours[] = {"Authorization",   "Cookie",    "Host",
                                    "Expect",          "X-Api-Key", "Forwarded",
                                    "X-Forwarded-For", NULL};
-static const char *const theirs[] = {"Set-Cookie", "Content-Type", "Content-Security-Policy",
-                                     "Date",       "Server",       "X-Request-Id",
+/* Some are about all of an origin, which is ours, and some are for the proxy before us. */
+static const char *const theirs[] = {"Set-Cookie",
+                                     "Set-Cookie2",
+                                     "Content-Type",
+                                     "Content-Security-Policy",
+                                     "Date",
+                                     "Server",
+                                     "X-Request-Id",
+                                     "Accept-CH",
+                                     "Alt-Svc",
+                                     "Clear-Site-Data",
+                                     "Critical-CH",
+                                     "Expect-CT",
+                                     "NEL",
+                                     "Origin-Agent-Cluster",
+                                     "Public-Key-Pins",
+                                     "Report-To",
+                                     "Reporting-Endpoints",
+                                     "Service-Worker-Allowed",
+                                     "Strict-Transport-Security",
+                                     "X-Accel-Redirect",
+                                     "X-Sendfile",
                                      NULL};
+
+/* What a Connection line names is for its reader alone. */
+static void note_named(struct relayed *t, struct str name, struct str value)
+{
+	if (!str_ieq(name, "Connection"))
+		return;
+	buf_str(&t->named, value);
+	buf_putc(&t->named, ',');
+}
+
+static bool is_named(const struct relayed *t, struct str name)
+{
+	struct str list = buf_view(&t->named), word;
+
+	while (str_cut(&list, ',', &word)) {
+		word = str_trim(word);
+		if (word.n == name.n && strncasecmp(word.p, name.p, name.n) == 0)
+			return true;
+	}
+	return false;
+}
 
 static void add_line(struct relayed *t, struct arena *a, struct str name, struct str value)
 {
@@ -82,27 +119,49 @@ static void pass_header(struct str name, struct str value, void *arg)
 {
 	struct relayed *t = FROM_VOID(struct relayed, arg, RELAYED_MAGIC);
 
-	if (!is_one_of(name, hop) && !is_one_of(name, ours))
+	if (!is_one_of(name, hop) && !is_one_of(name, ours) && !is_named(t, name))
 		add_line(t, t->x->rq.arena, name, value);
+}
+
+static void note_header(struct str name, struct str value, void *arg)
+{
+	note_named(FROM_VOID(struct relayed, arg, RELAYED_MAGIC), name, value);
 }
 
 static void make_headers(struct relayed *t)
 {
 	struct arena *a = t->x->rq.arena;
 
+	request_each_header(&t->x->rq, note_header, t);
 	request_each_header(&t->x->rq, pass_header, t);
 	if (t->token != NULL)
 		add_line(t, a, STR_LIT("Authorization"),
 		         str_of(arena_printf(a, "Bearer %s", t->token)));
 	add_line(t, a, STR_LIT("X-Request-Id"), str_of(t->x->rq.id));
 	t->headers = curl_slist_append(t->headers, "Expect:"); /* the body is here already */
+	/* libcurl has words of its own where there are none */
 	if (request_header(&t->x->rq, "Accept").n == 0)
 		t->headers = curl_slist_append(t->headers, "Accept:");
+	if (request_header(&t->x->rq, "Content-Type").n == 0)
+		t->headers = curl_slist_append(t->headers, "Content-Type:");
 	if (t->headers == NULL)
 		abort();
 }
 
 /* What comes back */
+
+/* False: more than an honest server would. */
+static bool note_reply(struct relayed *t)
+{
+	struct str rest = buf_view(&t->head), line, name;
+
+	buf_clear(&t->named);
+	while (str_cut(&rest, '\n', &line)) {
+		if (str_cut(&line, ':', &name))
+			note_named(t, name, line);
+	}
+	return !t->named.full;
+}
 
 /* "Name: value" of the reply. */
 static void pass_back(struct relayed *t, struct str line)
@@ -119,7 +178,9 @@ static void pass_back(struct relayed *t, struct str line)
 		t->length = (int64_t)n;
 	if (str_ieq(name, "Content-Type"))
 		t->x->reply.type = arena_strz(rq->arena, value);
-	if (!is_one_of(name, hop) && !is_one_of(name, theirs))
+	/* "Set-Cookie : a" is a cookie to some */
+	if (head_is_token(name) && !is_one_of(name, hop) && !is_one_of(name, theirs) &&
+	    !is_named(t, name))
 		reply_header(rq, arena_strz(rq->arena, name), arena_strz(rq->arena, value));
 }
 
@@ -128,7 +189,7 @@ static void begin_reply(struct relayed *t)
 	struct exchange *x = t->x;
 	struct str rest = buf_view(&t->head), line;
 	curl_off_t sent = 0;
-	bool bodyless = x->rq.method == HTTP_HEAD || t->status == 204 || t->status == 304;
+	bool bodyless;
 
 	/* a reply may take long, and the prompt is there */
 	if (curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent) == CURLE_OK &&
@@ -140,8 +201,13 @@ static void begin_reply(struct relayed *t)
 	reply_header(&x->rq, "Content-Security-Policy", "sandbox");
 	t->first_ms = clock_mono_ms() - t->started_ms;
 	t->headed = true;
+	/* HEAD is told the length, and asks for no byte; of what has none, libmicrohttpd would send
+	 * the last chunk */
+	bodyless = t->status == 204 || t->status == 304 ||
+	           (x->rq.method == HTTP_HEAD && t->length < 0);
 	reply_set_status(x, t->status, x->reply.type);
-	x->reply.relayed = !bodyless;
+	x->reply.relayed =
+		!bodyless; /* HEAD is answered with the length, and no byte is asked for */
 	x->reply.count = t->length >= 0 ? (uint64_t)t->length : UINT64_MAX;
 	t->ready = true;
 	SLIST_INSERT_HEAD(&t->r->ready, t, next_ready);
@@ -190,7 +256,7 @@ static size_t on_head(char *p, size_t size, size_t n, void *arg)
 	if (status < STATUS_MIN && status != 101)
 		return size * n; /* 100, 103: the real one follows */
 	t->status = (int)status;
-	t->refused = status < STATUS_MIN || status > STATUS_MAX;
+	t->refused = status < STATUS_MIN || status > STATUS_MAX || !note_reply(t);
 	if (t->refused)
 		return 0;
 	t->moved_ms = clock_mono_ms();
@@ -299,6 +365,9 @@ static void let_go(struct relayed *t, bool left, enum err_code code, const char 
 /* In words: libcurl's speak of a host and a port that nobody knows. */
 static const char *why_not(const struct relayed *t, CURLcode code)
 {
+	/* a line that is too long for libcurl is no memory to it */
+	if (t->head.full || (code == CURLE_OUT_OF_MEMORY && !t->headed))
+		return "the server of the job sent a reply whose head is too large";
 	if (t->refused || code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY)
 		return "the server of the job sent something that is no HTTP reply";
 	if (code == CURLE_COULDNT_CONNECT)
@@ -702,7 +771,8 @@ int reply_relay(struct request *rq, struct relay *r, const struct relay_call *ca
 	                      .silence_ms = call->silence_ms > 0 ? call->silence_ms : PATIENCE_MS,
 	                      .ended = call->ended,
 	                      .arg = call->arg,
-	                      .head = BUF_INIT(HEADERS_MAX)};
+	                      .head = BUF_INIT(HEADERS_MAX),
+	                      .named = BUF_INIT(NAMED_MAX)};
 	t->started_ms = t->moved_ms = clock_mono_ms();
 	x->relayed = t;
 	return 0;

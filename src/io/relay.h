@@ -9,8 +9,9 @@
  * than such a client's patience. nginx decides in the same way (499).
  *
  * Not passed on: the caller's credentials, cookies, and what is about one connection alone (RFC
- * 9110, 7.6.1). Nor is a cookie that the other server sets: its replies come from our origin, and
- * run no script there ("Content-Security-Policy: sandbox").
+ * 9110, 7.6.1). Nor is a cookie that the other server sets, or what else it may say about all of an
+ * origin: its replies come from ours, and run no script there ("Content-Security-Policy: sandbox").
+ * The head of a reply may have 16 KiB.
  */
 #ifndef RELAY_H
 #define RELAY_H

@@ -50,6 +50,7 @@ void relay_done(struct exchange *x)
 	x->relayed = NULL;
 	free(t->ring);
 	buf_done(&t->head);
+	buf_done(&t->named);
 	t->magic = 0;
 	free(t);
 }

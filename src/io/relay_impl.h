@@ -42,7 +42,8 @@ struct relayed {
 	int64_t head_ms, silence_ms, started_ms, moved_ms, first_ms;
 	void (*ended)(void *arg, const struct relay_end *end);
 	void *arg;
-	struct buf head; /* lines of the reply's */
+	struct buf head;  /* lines of the reply's */
+	struct buf named; /* by Connection, with commas between them: first there, then here */
 	int status;
 	int64_t length; /* of the reply's body, -1: not said */
 	bool headed;    /* the reply's head is whole, and is being sent */

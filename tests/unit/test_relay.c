@@ -216,13 +216,106 @@ static void a_whole_reply(void **state UNUSED)
 	stop(&w);
 }
 
+/* Neither side's connection is the other's, and no engine speaks for our origin. */
+static void headers_that_are_not_passed_on(void **state UNUSED)
+{
+	struct world w = {0};
+	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+	AUTO_FD int client = -1, engine = -1;
+
+	start(&w);
+	client = ask(&w, ASK("POST", "x") "Content-Length: 2\r\nX-Mine: 1\r\nX-Kept: 1\r\n"
+	                                  "Connection: close, x-mine\r\n\r\nhi");
+	engine = taken(&w, &asked);
+	read_to(engine, "hi", &asked);
+	(void)buf_cstr(&asked);
+	has(&asked, "X-Kept: 1\r\n");
+	lacks(&asked, "x-mine");
+	lacks(&asked, "content-type"); /* which nobody said */
+	say(engine,
+	    "HTTP/1.1 200 OK\r\nX-First: 1\r\nConnection: x-first,\r\nX-Kept: 1\r\n"
+	    "connection: close , X-SECOND\r\nX-Second: 1\r\n"
+	    "Strict-Transport-Security: max-age=9\r\nClear-Site-Data: \"*\"\r\n"
+	    "Alt-Svc: h2=\"evil:443\"\r\nNEL: {}\r\nReport-To: {}\r\n"
+	    "Reporting-Endpoints: a=\"https://evil\"\r\nSet-Cookie2: a=1\r\n"
+	    "Service-Worker-Allowed: /\r\nSet-Cookie : a=1\r\nProxy-Authentication-Info: a\r\n"
+	    "Proxy-Authenticate: Basic\r\nPublic-Key-Pins: a\r\nAccept-CH: UA\r\n"
+	    "X-Accel-Redirect: /secret\r\nX-Sendfile: /secret\r\n"
+	    "Content-Length: 5\r\n\r\nhello");
+	read_all(client, &got);
+	(void)buf_cstr(&got);
+	has(&got, "X-Kept: 1\r\n");
+	has(&got, "\r\n\r\nhello");
+	lacks(&got, "x-first");
+	lacks(&got, "x-second");
+	lacks(&got, "strict-transport");
+	lacks(&got, "clear-site");
+	lacks(&got, "alt-svc");
+	lacks(&got, "nel:");
+	lacks(&got, "report");
+	lacks(&got, "set-cookie");
+	lacks(&got, "service-worker");
+	lacks(&got, "proxy-");
+	lacks(&got, "pins");
+	lacks(&got, "accept-ch");
+	lacks(&got, "/secret");
+	stop(&w);
+}
+
+/* What libmicrohttpd has room for is passed back beside the longest request, and more is refused
+ * in words. */
+static void long_heads(void **state UNUSED)
+{
+	static const struct {
+		const char *piece;
+		size_t n;
+		bool passed;
+	} rows[] = {
+		{"a:b\r\n", 2500, true},      {"X-Long: 0123456789\r\n", 800, true},
+		{"a:b\r\n", 5000, false},     {"X-Long: 0123456789\r\n", 3000, false},
+		{"0123456789", 30000, false}, {"connection: a, b, c\r\n", 200, false},
+	};
+	struct world w = {0};
+
+	start(&w);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		AUTO_BUF struct buf text = BUF_INIT(1 << 20), asked = BUF_INIT(65536),
+				    got = BUF_INIT(1 << 20);
+		AUTO_FD int client = -1, engine = -1;
+
+		buf_puts(&text, ASK("GET", "x") "Connection: close\r\n");
+		for (int k = 0; k < 60; k++)
+			buf_printf(&text, "X-Own-%d: %0500d\r\n", k, 0);
+		buf_puts(&text, "\r\n");
+		client = ask(&w, buf_cstr(&text));
+		engine = taken(&w, &asked);
+		buf_clear(&text);
+		buf_puts(&text, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n");
+		if (strchr(rows[i].piece, '\n') == NULL)
+			buf_puts(&text, "X-Long: ");
+		for (size_t k = 0; k < rows[i].n; k++)
+			buf_puts(&text, rows[i].piece);
+		buf_puts(&text,
+		         strchr(rows[i].piece, '\n') == NULL ? "\r\n\r\nhello" : "\r\nhello");
+		(void)send(engine, buf_cstr(&text), text.n, MSG_NOSIGNAL);
+		read_all(client, &got);
+		(void)buf_cstr(&got);
+		has(&got, rows[i].passed ? "HTTP/1.1 200 " : "HTTP/1.1 502 ");
+		has(&got, rows[i].passed ? "hello" : "the server of the job");
+		lacks(&got, "memory");
+	}
+	stop(&w);
+}
+
 static void without_a_body(void **state UNUSED)
 {
 	static const struct {
 		const char *ask, *reply, *want;
 	} rows[] = {
 		{ASK("HEAD", "x") "Connection: close\r\n\r\n",
-	         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", "HTTP/1.1 200 "},
+	         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", "\r\nContent-Length: 100\r\n"},
+		{ASK("HEAD", "x") "Connection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n",
+	         "HTTP/1.1 200 "},
 		{ASK("GET", "x") "Connection: close\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n",
 	         "HTTP/1.1 204 "},
 		{ASK("GET", "x") "Connection: close\r\n\r\n",
@@ -240,7 +333,10 @@ static void without_a_body(void **state UNUSED)
 		say(engine, rows[i].reply);
 		(void)close(TAKE_FD(engine));
 		read_all(client, &got);
+		(void)buf_cstr(&got);
 		has(&got, rows[i].want);
+		if (str_starts(str_of(rows[i].ask), "HEAD"))
+			assert_string_equal(strstr(got.p, "\r\n\r\n"), "\r\n\r\n");
 		wait_ends(&w, (unsigned)i + 1);
 		assert_int_equal(w.end.bytes, 0);
 		assert_false(w.end.cut);
@@ -851,6 +947,8 @@ static void connections_that_end_between_requests(void **state UNUSED)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_whole_reply),
+	cmocka_unit_test(headers_that_are_not_passed_on),
+	cmocka_unit_test(long_heads),
 	cmocka_unit_test(without_a_body),
 	cmocka_unit_test(a_request_after_another),
 	cmocka_unit_test(pieces_as_they_come),
