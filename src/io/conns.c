@@ -7,7 +7,7 @@
  * when megabytes may lie between that and the client. So it is not used. Here a head has a deadline
  * for all of it: head_s for the first one of a connection (with its TLS handshake), idle_s from one
  * request to the next. That begins when the client has taken the reply: as long as the kernel has
- * bytes for it, and their number changes, it is not idle. One that takes none of them for idle_s is
+ * bytes for it, and some arrive, it is not idle. One that takes none of them for idle_s is
  * cut off, be its reply all sent or not. A body that costs no
  * worker has one as well: its sender may be behind BODY_RATE_MIN by stall_s, and is not credited
  * for bytes that come sooner. And when almost all places are taken, the connection that has owed
@@ -23,6 +23,7 @@
 
 #include <arpa/inet.h>
 #include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -36,7 +37,8 @@ struct conn {
 	int64_t since_ms; /* of a body: moved up by each byte, to now at most */
 	uint64_t paid;    /* what since_ms has not counted yet: less than a ms, in parts */
 	int untaken;      /* bytes that were sent, and did not arrive yet */
-	int64_t taken_ms; /* when that was 0 or changed last */
+	uint64_t arrived; /* those that did; 0 where the kernel does not count them */
+	int64_t taken_ms; /* when one of these changed last, or nothing was untaken */
 	bool served, cut;
 	bool upgraded; /* it has left HTTP: whoever has it decides how long it may stand still */
 	bool counted;
@@ -286,18 +288,31 @@ static int64_t most_ms(const struct httpd *h, const struct conn *c)
 	return INT64_MAX;
 }
 
+static uint64_t bytes_arrived(int fd)
+{
+	struct tcp_info info = {0};
+	socklen_t n = sizeof(info);
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 ? info.tcpi_bytes_acked : 0;
+}
+
 /* What it takes of its reply now is no time in which it owes the next head. */
 static void look_at_reply(struct conn *c, int64_t now)
 {
+	uint64_t arrived = bytes_arrived(c->fd);
 	int untaken = 0;
+	bool moves;
 
 	if (ioctl(c->fd, SIOCOUTQ, &untaken) < 0 || untaken < 0)
 		untaken = 0;
-	if (untaken != c->untaken && c->owes == OWES_HEAD)
+	/* an event each second to a client far away: as many are always under way */
+	moves = untaken != c->untaken || arrived != c->arrived;
+	if (moves && c->owes == OWES_HEAD)
 		c->since_ms = now;
-	if (untaken != c->untaken || untaken == 0)
+	if (moves || untaken == 0)
 		c->taken_ms = now;
 	c->untaken = untaken;
+	c->arrived = arrived;
 }
 
 static bool is_late(const struct httpd *h, const struct conn *c, int64_t now)

@@ -9,9 +9,11 @@
 #include "unit.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define WAIT_MS 120000 /* against a hang */
@@ -710,6 +712,84 @@ static void a_stream_that_is_not_read(void **state UNUSED)
 	stop(&w);
 }
 
+/* The front's end of a client's connection: it is in this process, too. */
+static int front_of(int client)
+{
+	struct sockaddr_in mine, theirs;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		socklen_t n = sizeof(mine), m = sizeof(theirs);
+
+		if (getsockname(client, (struct sockaddr *)&mine, &n) == 0 &&
+		    getpeername(fd, (struct sockaddr *)&theirs, &m) == 0 &&
+		    theirs.sin_port == mine.sin_port &&
+		    theirs.sin_addr.s_addr == mine.sin_addr.s_addr)
+			return fd;
+	}
+	fail_msg("the front has no such connection");
+	return -1;
+}
+
+static int untaken(int fd)
+{
+	int n = -1;
+
+	assert_int_equal(ioctl(fd, SIOCOUTQ, &n), 0);
+	return n;
+}
+
+/* A piece that is n bytes to the client, with what makes a chunk of it. */
+static void say_piece(int engine, int n)
+{
+	AUTO_BUF struct buf b = BUF_INIT(1 << 20);
+	int digits = snprintf(NULL, 0, "%x", (unsigned)(n - 8)), body = n - 4 - digits;
+
+	buf_printf(&b, "%x\r\n", (unsigned)body);
+	for (int i = 0; i < body; i++)
+		buf_putc(&b, '.');
+	buf_puts(&b, "\r\n");
+	say(engine, buf_cstr(&b));
+}
+
+/* As many bytes as arrive are sent anew, as to a client that is far away: what is under way is the
+ * same at each look, and yet it moves. */
+static void a_stream_that_is_always_as_far_behind(void **state UNUSED)
+{
+	struct world w = {.idle_s = IDLE_S};
+	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
+	AUTO_FD int client = -1, engine = -1;
+	int64_t until = clock_mono_ms() + 4000LL * IDLE_S;
+	int front, behind, room = 1 << 20;
+	char part[4096];
+
+	start(&w);
+	client = ask(&w, ASK("GET", "stream") "\r\n");
+	engine = taken(&w, &asked);
+	say(engine, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
+	read_to(client, "some\r\n", &got);
+	front = front_of(client);
+	(void)setsockopt(front, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	for (int i = 0; i < 20; i++)
+		say_piece(engine, 9000);
+	for (behind = -1; behind != untaken(front) || behind <= 0; clock_sleep_ms(50))
+		behind = untaken(front);
+	while (clock_mono_ms() < until) {
+		int n = behind - untaken(front);
+
+		if (n < 32) { /* those of a look see the same number */
+			clock_sleep_ms(n == 0 ? 200 : 0);
+			while (untaken(front) > behind - 32 &&
+			       recv(client, part, sizeof(part), 0) > 0)
+				continue;
+		} else { /* each fits into what libcurl reads at once, and so becomes one chunk */
+			say_piece(engine, n > 9000 ? 4096 : n);
+		}
+		clock_sleep_ms(10);
+	}
+	assert_int_equal(atomic_load(&w.ends), 0);
+	stop(&w);
+}
+
 static void a_client_that_is_slow(void **state UNUSED)
 {
 	struct world w = {0};
@@ -836,24 +916,6 @@ static void many_that_waited_come_a_few_at_a_time(void **state UNUSED)
 	stop(&w);
 }
 
-/* The front's end of a client's connection: it is in this process, too. */
-static int front_of(int client)
-{
-	struct sockaddr_in mine, theirs;
-
-	for (int fd = 3; fd < 1024; fd++) {
-		socklen_t n = sizeof(mine), m = sizeof(theirs);
-
-		if (getsockname(client, (struct sockaddr *)&mine, &n) == 0 &&
-		    getpeername(fd, (struct sockaddr *)&theirs, &m) == 0 &&
-		    theirs.sin_port == mine.sin_port &&
-		    theirs.sin_addr.s_addr == mine.sin_addr.s_addr)
-			return fd;
-	}
-	fail_msg("the front has no such connection");
-	return -1;
-}
-
 static void quick_one(const struct world *w)
 {
 	AUTO_BUF struct buf asked = BUF_INIT(65536), got = BUF_INIT(65536);
@@ -957,6 +1019,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(no_reply),
 	cmocka_unit_test(ends_in_the_middle),
 	cmocka_unit_test(clients_that_leave),
+	cmocka_unit_test(a_stream_that_is_always_as_far_behind),
 	cmocka_unit_test(a_client_that_is_slow),
 	cmocka_unit_test(a_stream_that_is_read_slowly),
 	cmocka_unit_test(a_stream_that_is_not_read),
