@@ -257,10 +257,6 @@ static void a_token_that_is_good_no_more(void **state)
 	for (int i = 0; i < 2; i++) {
 		char *id = NULL;
 
-		assert_ok(exec_ops.start(ADMIN(f), w.j.id, 0, &(struct wire_exec){ARGV("ls")}, &id,
-		                         &f->err),
-		          &f->err);
-		w.id = id;
 		assert_ok(token_ops.create(ADMIN(f), "of one", NULL, ROLE_MEMBER,
 		                           clock_wall_ms() + 60000, &t, &plain, &f->err),
 		          &f->err);
@@ -268,6 +264,12 @@ static void a_token_that_is_good_no_more(void **state)
 		who.token_id = t.id;
 		who.expires_ms = t.expires_ms;
 		w.client = &who;
+		assert_ok(exec_ops.start(AS(f, &who), w.j.id, 0, &(struct wire_exec){ARGV("ls")},
+		                         &id, &f->err),
+		          &f->err);
+		w.id = id;
+		assert_err(exec_ops.may_join(ADMIN(f), w.j.id, id, &f->err), &f->err, ERR_NOT_FOUND,
+		           "no such command"); /* it is another one's session */
 		come(&w, EXEC_CLIENT);
 		come(&w, EXEC_RUNNER);
 		resumable_put(&w.end[EXEC_CLIENT].r, FRAME_IN, STR_LIT("x"));

@@ -43,7 +43,8 @@ struct exec {
 	bool joined;                 /* both are here */
 	int64_t started_ms, touched_ms;
 	int64_t client_ms; /* when the client was last here */
-	/* What it may be here with; expires_ms 0: for good. */
+	/* Of who started it, and of nobody else: it is asked for when a connection is made, and
+	 * that is good for as long as this is. expires_ms 0: for good. */
 	char token_id[MODEL_ID_CAP];
 	int64_t expires_ms;
 	TAILQ_ENTRY(exec) link;
@@ -392,13 +393,6 @@ void exec_token_gone(struct app *app, const char *token_id)
 	event_set(all->wake_fd);
 }
 
-/* The client is asked for its token once: the connection is good for as long as that one is. */
-static void set_token(struct exec *e, const struct principal *who)
-{
-	FMT(e->token_id, "%s", who->token_id);
-	e->expires_ms = who->expires_ms;
-}
-
 /* Without room, the one that ended first makes it. A runner tells a few more than it runs that they
  * are too many; those beyond would wait for it in vain. */
 static int insert(struct execs *all, struct exec *e, struct err *err)
@@ -452,7 +446,8 @@ static int start_command(const struct ask *ask, const char *job_id, uint32_t ran
 	wire_exec_copy(&e->what, e->a, what);
 	e->what.id = e->id;
 	e->rank = rank;
-	set_token(e, ask->principal);
+	FMT(e->token_id, "%s", ask->principal->token_id);
+	e->expires_ms = ask->principal->expires_ms;
 	e->started_ms = e->client_ms = e->touched_ms = clock_mono_ms();
 	*exec_id = arena_cstr(ask->a, e->id);
 	lock_take(&all->lock);
@@ -478,7 +473,8 @@ static struct exec *find_for(const struct ask *ask, const char *job_id, const ch
 	bool its;
 
 	if (job_id != NULL)
-		its = e != NULL && strcmp(e->job_id, job_id) == 0;
+		its = e != NULL && strcmp(e->job_id, job_id) == 0 &&
+		      strcmp(e->token_id, who->token_id) == 0;
 	else
 		its = e != NULL && strcmp(e->attempt_id, who->attempt_id) == 0 &&
 		      e->rank == who->node_rank;
@@ -508,8 +504,6 @@ static int may_join(const struct ask *ask, const char *job_id, const char *exec_
 		r = 0;
 	if (r == 0 && job_id == NULL)
 		e->taken = true;
-	else if (r == 0)
-		set_token(e, ask->principal);
 	lock_give(&all->lock);
 	return r;
 }
