@@ -63,7 +63,8 @@ struct pump {
 	bool ended, told; /* told: its exit code is on the way */
 	int status;
 	int64_t ended_ms, hung_ms, closing_ms;
-	size_t drained; /* bytes since it ended */
+	int64_t lost_ms; /* since when the connection is being made again; 0: it is there */
+	size_t drained;  /* bytes since it ended */
 };
 
 /* What is true of a place between two calls. */
@@ -90,13 +91,13 @@ static void connect_if_due(struct pump *p)
 
 	if (p->person != PERSON_HERE || line_wait_ms(&p->line) > 0)
 		return;
-	if (clock_mono_ms() - p->line.heard_ms > LINE_AWAY_MS) { /* its person hears nothing */
-		leave(p, PERSON_GONE);
-		return;
-	}
-	if (report_exec_open(c->o->report, c->what.id, &c->closing, &u, &status, &err) == 0)
+	p->lost_ms = p->lost_ms == 0 ? clock_mono_ms() : p->lost_ms;
+	if (report_exec_open(c->o->report, c->what.id, &c->closing, &u, &status, &err) == 0) {
 		line_begin(&p->line, u);
-	else if (status == 400 || status == 426 || report_status_refuses(status)) {
+		p->lost_ms = 0;
+	} else if (clock_mono_ms() - p->lost_ms > LINE_AWAY_MS) { /* its person hears nothing */
+		leave(p, PERSON_GONE);
+	} else if (status == 400 || status == 426 || report_status_refuses(status)) {
 		log_info("command %s: %s", c->what.id, err.msg);
 		leave(p, PERSON_GONE);
 	} else {
@@ -279,7 +280,6 @@ static void pump_init(struct pump *p, struct command *c)
 	                   .line = LINE_INIT,
 	                   .side = {{.fd = -1, .kind = FRAME_OUT}, {.fd = -1, .kind = FRAME_ERR}},
 	                   .chunk = BUF_INIT(CHUNK)};
-	p->line.heard_ms = clock_mono_ms();
 	for (size_t i = 0; i < COUNT(p->side); i++) {
 		redact_stream_init(&p->side[i].stream, c->o->redact);
 		p->side[i].clean = (struct buf)BUF_INIT((size_t)64 << 20);

@@ -3,6 +3,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import pathlib
 import random
 import select
 import shutil
@@ -301,6 +302,28 @@ def test_who_is_gone_takes_the_command_along(cluster, job):
     client.wait(DEADLINE_S)
     client.stdout.close()
     until(lambda: not inside(cluster, job, "989.5"))
+
+
+def on_machine(words):
+    return [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if words in p.read_bytes().replace(b"\0", b" ").decode(errors="replace")]
+
+
+def test_a_server_that_does_not_come_back_takes_the_command_along(cluster, job):
+    """Nobody hears of the client any more: SIGHUP after 20 seconds. The job goes on."""
+    client = subprocess.Popen([STOKER, "exec", job["id"], "--", "sh", "-c", "echo is''-up; exec sleep 992.5"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=cluster.cli_environment())
+    assert Lines(client).next() == "is-up"
+    cluster.kill()
+    client.kill()
+    client.wait(DEADLINE_S)
+    client.stdout.close()
+
+    def gone():
+        with contextlib.suppress(OSError):  # one that ends while it is looked at
+            return not on_machine("sleep 992.5")
+    until(gone)
+    cluster.restart()
+    assert run(cluster, job, "echo", "on")[1] == b"on\n"
 
 
 def test_nobody_reads_what_it_prints(cluster, job):
