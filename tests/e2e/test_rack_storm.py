@@ -12,7 +12,7 @@ from test_objects import CKPT, save
 from test_rack import house, pytestmark  # noqa: F401
 from test_standby import health, role
 
-ROUNDS = int(os.environ.get("STOKER_STORM_ROUNDS", "10"))
+ROUNDS = int(os.environ.get("STOKER_STORM_ROUNDS", "7"))
 SEED = int(os.environ.get("STOKER_STORM_SEED", "1"))
 LOST = ["--node-lost", "10s"]
 LINES = [f"line {i}" for i in range(1, 6)]
