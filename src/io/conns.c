@@ -307,7 +307,7 @@ static void look_at_reply(struct conn *c, int64_t now)
 		untaken = 0;
 	/* an event each second to a client far away: as many are always under way */
 	moves = untaken != c->untaken || arrived != c->arrived;
-	if (moves && c->owes == OWES_HEAD)
+	if (moves && c->owes == OWES_HEAD && c->served) /* not its TLS handshake */
 		c->since_ms = now;
 	if (moves || untaken == 0)
 		c->taken_ms = now;
