@@ -76,6 +76,18 @@ bool head_is_whole(const struct head *h, size_t bytes)
 	return !h->torn && h->next + 2 == h->start + bytes;
 }
 
+bool head_lists(struct str list, struct str word)
+{
+	struct str one;
+
+	while (str_cut(&list, ',', &one)) {
+		one = str_trim(one);
+		if (one.n == word.n && strncasecmp(one.p, word.p, word.n) == 0)
+			return true;
+	}
+	return false;
+}
+
 const char *head_fault(const struct exchange *x, bool needs_host)
 {
 	unsigned seen[COUNT(once)] = {0}, hosts = 0;

@@ -303,6 +303,8 @@ void head_line(struct head *h, const char *method, const char *version);
 void head_field(struct head *h, const char *name, const char *value); /* in order */
 bool head_is_whole(const struct head *h, size_t bytes);
 bool head_is_token(struct str s); /* as names of headers are */
+/* Is the word, in any case, one of a list with commas? */
+bool head_lists(struct str list, struct str word);
 /* Why the headers are refused, or NULL. */
 const char *head_fault(const struct exchange *x, bool needs_host);
 /* How long the body is; false when that is not clear. */

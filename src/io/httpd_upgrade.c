@@ -20,17 +20,6 @@ struct upgraded {
 	struct exchange *x;
 };
 
-static bool has_word(struct str list, const char *word)
-{
-	struct str one;
-
-	while (str_cut(&list, ',', &one)) {
-		if (str_ieq(str_trim(one), word))
-			return true;
-	}
-	return str_ieq(str_trim(list), word);
-}
-
 int reply_upgrade(struct request *rq, const char *protocol,
                   void (*take)(struct request *rq, struct upgraded *u))
 {
@@ -38,8 +27,8 @@ int reply_upgrade(struct request *rq, const char *protocol,
 	struct err err = {0};
 
 	if (x->is_1_1 && rq->method == HTTP_GET &&
-	    has_word(request_header(rq, "Connection"), "upgrade") &&
-	    has_word(request_header(rq, "Upgrade"), protocol)) {
+	    head_lists(request_header(rq, "Connection"), STR_LIT("upgrade")) &&
+	    head_lists(request_header(rq, "Upgrade"), str_of(protocol))) {
 		x->take = take;
 		x->protocol = protocol;
 		return 0;

@@ -92,14 +92,7 @@ static void note_named(struct relayed *t, struct str name, struct str value)
 
 static bool is_named(const struct relayed *t, struct str name)
 {
-	struct str list = buf_view(&t->named), word;
-
-	while (str_cut(&list, ',', &word)) {
-		word = str_trim(word);
-		if (word.n == name.n && strncasecmp(word.p, name.p, name.n) == 0)
-			return true;
-	}
-	return false;
+	return head_lists(buf_view(&t->named), name);
 }
 
 static void add_line(struct relayed *t, struct arena *a, struct str name, struct str value)
